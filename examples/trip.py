@@ -1,8 +1,10 @@
 """Book a trip: six steps, one after the other, each recorded once.
 
-Run it, stop it with Ctrl-C or kill it half-way, and run it again with the same id: it goes on where it was.
+    holdfast run examples/trip.py:book_trip --id ada-lisbon \\
+        --input '{"traveller": "Ada", "city": "Lisbon"}'
 
-    holdfast run examples/trip.py:book_trip --input '{"traveller": "Ada", "city": "Lisbon"}' --id ada-lisbon
+Stop it with Ctrl-C or kill it, and run it again with the same id: it
+continues after the last recorded step. `make demo` does that for you.
 """
 
 import asyncio
@@ -69,7 +71,7 @@ async def book_trip(traveller: str, city: str) -> Trip:
 
 
 async def work(answer: str) -> str:
-    """Pretend to do something. The journal, if one is named, tells afterwards which bodies really ran."""
+    """Stands for work. A journal, if set, shows which bodies ran."""
     write_journal("began")
     await asyncio.sleep(STEP_SECONDS)
     write_journal("ended")
@@ -80,4 +82,6 @@ def write_journal(what: str) -> None:
     journal = os.environ.get(JOURNAL_VARIABLE)
     if journal:
         with Path(journal).open("a", encoding="utf-8") as file:
-            file.write(f"{os.getpid()} {what} {hf.activity_info().activity}\n")
+            file.write(
+                f"{os.getpid()} {what} {hf.activity_info().activity}\n"
+            )

@@ -1,8 +1,8 @@
-"""``make demo``: a worker is killed in the middle of a step, another goes on, and every step is recorded once.
+"""``make demo``: a worker is killed in the middle of a step, another continues, and each step is recorded once.
 
-The same command, ``holdfast run``, is started twice in processes of its own. The first is ended by SIGKILL half-way
-through the fourth of six steps. Which bodies really ran is read from a journal that they write themselves; whether the
-store is sound is asked of the audit. Anything that is not as it should be ends the demo with exit code 1.
+The demo starts ``holdfast run`` twice, in two processes, and ends the first by SIGKILL in the middle of the fourth of
+six steps. The bodies of the activities write a journal, from which the demo counts how often each ran; an audit checks
+the store. The demo exits with code 1 if a count or the store is wrong. Its output fits `COLUMNS` columns.
 """
 
 import json
@@ -15,6 +15,7 @@ import threading
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import wrap
 from typing import IO, Final
 
 from rich.console import Console
@@ -30,17 +31,20 @@ INSTANCE: Final = "ada-lisbon"
 STEPS: Final = ("find_flight", "reserve_seat", "book_hotel", "rent_car", "charge_card", "send_tickets")
 KILLED_IN: Final = "rent_car"
 INTO_THE_STEP_SECONDS: Final = 0.15
-LOOK_SECONDS: Final = 0.01
+POLL_SECONDS: Final = 0.01
 PATIENCE_SECONDS: Final = 20.0
+COLUMNS: Final = 72
+LABEL_COLUMNS: Final = 11
+"""The width of the labels before the lines of the summary."""
 
 
 class DemoFailed(Exception):
-    """Something did not go as promised."""
+    """The demo did not behave as it promises."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where the demo's files are, and how its processes are started."""
+    """The folder with the store and the journal of a demo."""
 
     folder: Path
 
@@ -53,10 +57,16 @@ class Place:
         return self.folder / "journal"
 
     def start_worker(self, console: Console, name: str, style: str) -> "Worker":
-        """Start ``holdfast run`` in a process of its own, its lines shown with a name before them."""
+        """Starts ``holdfast run`` in a process, and prints its lines with a name before them."""
         command = [sys.executable, "-m", "holdfast", "run", EXAMPLE, "--id", INSTANCE, "--store", str(self.store)]
         command += ["--input", json.dumps(INPUT)]
-        environment = {**os.environ, "TRIP_JOURNAL": str(self.journal), "PYTHONIOENCODING": "utf-8", "NO_COLOR": "1"}
+        environment = {
+            **os.environ,
+            "TRIP_JOURNAL": str(self.journal),
+            "PYTHONIOENCODING": "utf-8",
+            "NO_COLOR": "1",
+            "COLUMNS": str(COLUMNS - len(name) - 1),
+        }
         process = subprocess.Popen(  # noqa: S603 - our own command
             command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
@@ -65,7 +75,7 @@ class Place:
         return Worker(process, relay)
 
     def lines(self) -> list[tuple[int, str, str]]:
-        """The journal: process, began or ended, activity."""
+        """The lines of the journal: process, `began` or `ended`, activity."""
         if not self.journal.exists():
             return []
         words = [line.split() for line in self.journal.read_text(encoding="utf-8").splitlines()]
@@ -74,13 +84,13 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """A process, and the thread that shows what it prints."""
+    """A process, and the thread that prints its output."""
 
     process: "subprocess.Popen[str]"
     relay: threading.Thread
 
     def kill(self) -> None:
-        """End it as a power cut would, and wait until all that it printed is shown."""
+        """Ends the process as a power cut would, and waits until its output is printed."""
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
         self.relay.join(PATIENCE_SECONDS)
@@ -93,9 +103,9 @@ def _relay(stream: IO[str] | None, console: Console, name: str, style: str) -> N
 
 
 def main() -> int:
-    """Run the demo; the exit code says whether all went as promised."""
+    """Runs the demo, and returns its exit code."""
     console = Console(highlight=False)
-    with tempfile.TemporaryDirectory(prefix="holdfast-demo-", ignore_cleanup_errors=True) as folder:
+    with tempfile.TemporaryDirectory(prefix="demo-", ignore_cleanup_errors=True) as folder:
         try:
             play(console, Place(Path(folder)))
         except DemoFailed as error:
@@ -105,12 +115,10 @@ def main() -> int:
 
 
 def play(console: Console, place: Place) -> None:
-    """Kill, go on, and look at what happened."""
+    """Kills a worker, lets another continue, checks the outcome and prints a summary."""
     clock = SystemClockAndIds()
     began_ms = clock.elapsed_ms()
-    console.print(
-        Text("A workflow of six steps. Its worker is about to be killed in the middle of the fourth.", "bold")
-    )
+    console.print(Text("A workflow of six steps, whose worker is killed in the fourth.", "bold"))
     first = place.start_worker(console, "worker 1", "cyan")
     try:
         _wait_for(place, first.process, "began", KILLED_IN)
@@ -131,11 +139,11 @@ def play(console: Console, place: Place) -> None:
     if code != 0:
         raise DemoFailed(f"worker 2 ended with code {code}")
     check(place, first.process.pid, second.process.pid)
-    tell(console, total_ms=clock.elapsed_ms() - began_ms, recovery_ms=recovered_ms - killed_ms)
+    summarize(console, total_ms=clock.elapsed_ms() - began_ms, recovery_ms=recovered_ms - killed_ms)
 
 
 def check(place: Place, first: int, second: int) -> None:
-    """The bodies ran as promised, the result is there, and the store is sound."""
+    """Raises `DemoFailed` unless each body ran as often as promised, the last step ended, and the store is sound."""
     begun = Counter(activity for _, what, activity in place.lines() if what == "began")
     expected = {step: 2 if step == KILLED_IN else 1 for step in STEPS}
     if begun != expected:
@@ -150,27 +158,32 @@ def check(place: Place, first: int, second: int) -> None:
         raise DemoFailed("; ".join(map(str, problems)))
 
 
-def tell(console: Console, *, total_ms: int, recovery_ms: int) -> None:
-    """What is to be learned from it."""
+def summarize(console: Console, *, total_ms: int, recovery_ms: int) -> None:
+    """Prints the steps that ran once, the step that ran again, and the times."""
     once = ", ".join(step for step in STEPS if step != KILLED_IN)
-    console.print(Text.assemble(("ran once   ", "bold green"), once), soft_wrap=True)
-    console.print(
-        Text.assemble(("ran again  ", "bold yellow"), f"{KILLED_IN}: killed half-way, its result is recorded once"),
-        soft_wrap=True,
-    )
+    _print_labelled(console, "ran once", "bold green", once)
+    _print_labelled(console, "ran again", "bold yellow", f"{KILLED_IN}: killed half-way, its result is recorded once")
     figures = f"{recovery_ms / 1000:.2f} s from the kill to the step running again, {total_ms / 1000:.1f} s in all"
-    console.print(Text.assemble(("sound      ", "bold green"), f"the audit found nothing; {figures}"), soft_wrap=True)
+    _print_labelled(console, "sound", "bold green", f"the audit found no problems; {figures}")
+
+
+def _print_labelled(console: Console, label: str, style: str, text: str) -> None:
+    """Prints a label, and the text in lines beside it."""
+    first, *others = wrap(text, COLUMNS - LABEL_COLUMNS)
+    console.print(Text.assemble((label.ljust(LABEL_COLUMNS), style), first), soft_wrap=True)
+    for line in others:
+        console.print(Text(" " * LABEL_COLUMNS + line), soft_wrap=True)
 
 
 def _wait_for(place: Place, process: "subprocess.Popen[str]", what: str, activity: str) -> None:
-    """Until the journal has that line of that process."""
+    """Polls the journal until it has a line of the process."""
     pause = threading.Event()
-    for _ in range(round(PATIENCE_SECONDS / LOOK_SECONDS)):
+    for _ in range(round(PATIENCE_SECONDS / POLL_SECONDS)):
         if (process.pid, what, activity) in place.lines():
             return
         if process.poll() is not None:
             raise DemoFailed(f"the worker ended with code {process.returncode} before {activity}")
-        pause.wait(LOOK_SECONDS)
+        pause.wait(POLL_SECONDS)
     raise DemoFailed(f"{activity} did not begin within {PATIENCE_SECONDS:.0f} s")
 
 

@@ -1,7 +1,9 @@
-"""Writes the migration that makes the function of `storage.postgres.optimistic.batch_function`. Needs a PostgreSQL.
+"""Writes the migration that makes the function of `storage.postgres.optimistic.batch_function`.
 
-``python -m tools.generate_batch`` starts one of its own. The server tells the type of every value, because the schema
-has them already; a test compares what is checked in with what would be written.
+``python -m tools.generate_batch`` starts a PostgreSQL server of its own, which knows the type of every parameter from
+the tables. A test compares the file that is checked in with the text that this tool would write. The text of a file
+that a release has shipped never changes: if a statement of the function changes, raise the number in
+`batch_function.FUNCTION`, name a new file in `TARGET`, and run the tool.
 """
 
 from pathlib import Path
@@ -11,8 +13,7 @@ from tests.postgres.places import begin_run, end_run
 from tests.postgres.server import Place, place, server
 
 from holdfast.storage.postgres.optimistic.batch_function import BATCHED, definition
-from holdfast.storage.postgres.schema import make_tables
-from holdfast.storage.postgres.transaction import statements_of
+from holdfast.storage.postgres.transaction import migrations, statements_of
 
 TARGET: Final = Path("src/holdfast/storage/postgres/migrations/0006_changes.sql")
 HEAD: Final = """-- Written by tools/generate_batch.py from the statements of the store, see `batching.py`.
@@ -24,11 +25,15 @@ HEAD: Final = """-- Written by tools/generate_batch.py from the statements of th
 
 
 def generate(mine: Place) -> str:
-    """The migration, by the word of a server; the schema is only for this."""
+    """The migration. The schema of `mine` is used for nothing else."""
     schema = mine.schema
     statements = statements_of(schema)
     with mine.connect() as connection:
-        make_tables(connection, schema)
+        connection.execute(f'CREATE SCHEMA "{schema}"'.encode())
+        connection.execute(f'SET search_path = "{schema}"'.encode())
+        for migration in migrations():
+            if not (migration.is_optional or migration.is_outside):
+                connection.execute(migration.script.encode())
         bodies: list[tuple[str, list[str]]] = []
         for name in BATCHED:
             text: str = getattr(statements, name)
@@ -41,7 +46,7 @@ def generate(mine: Place) -> str:
 
 
 def main() -> None:
-    """Write it."""
+    """Write the file."""
     begin_run()
     try:
         with server() as url, place(url) as mine:

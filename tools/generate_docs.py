@@ -1,19 +1,24 @@
-"""Writes the parts of the documentation that the code's own tables say. A test keeps them in step."""
+"""Writes the pages of the documentation that are generated from the code. A test checks that they are current."""
 
 import re
+import tomllib
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import TypeVar
 
+import click
+
 from holdfast import errors
 from holdfast.authoring.activity import Cancelled
+from holdfast.cli.commands import EXIT_CODES, VARIABLES, Argument, CliCommand, Group, root
 from holdfast.core.collation import LEGAL_MOVES, MEANING, WORD, Digit
 from holdfast.core.ledger import SEED, conclude_leg1, enter_leg1, enter_leg2, exit_leg2, read_ledger
 from holdfast.core.lifecycle import ATTEMPT_TABLE, INSTANCE_TABLE
 from holdfast.flows.flow import Flow
 from tools import trace_step
+from tools.api_reference import api_page
 from tools.citations import Citation, citations, rules
 
 DOCS = Path(__file__).parents[1] / "docs" / "reference"
@@ -27,7 +32,7 @@ def lifecycle() -> str:
             NOTE,
             "# Life cycles",
             "",
-            "What is not drawn here is refused with an `IllegalTransition`, and nothing changes.",
+            "Every other transition is refused with an `IllegalTransition`, and changes nothing.",
             "",
             "## An attempt of an activity",
             "",
@@ -76,11 +81,11 @@ def digits() -> str:
             NOTE,
             "# Digits",
             "",
-            "`holdfast explain` reads both kinds aloud.",
+            "`holdfast explain` describes both kinds.",
             "",
             "## The ledger of an attempt",
             "",
-            "| event | value after | what it says |",
+            "| event | value after | meaning |",
             "|---|---|---|",
             *ledger_rows,
             "",
@@ -110,6 +115,77 @@ def _branches(error: type[BaseException], depth: int) -> list[str]:
         if below.__module__ == errors.__name__:
             lines += _branches(below, depth + 1)
     return lines
+
+
+def command_line() -> str:
+    """Every command with its arguments, options and defaults; environment variables and exit codes."""
+    commands = [*_commands(root, "holdfast")]
+    lines = [
+        NOTE.replace("the tables in the code", "the declarations in `cli/commands.py`"),
+        "# The command line",
+        "",
+        f"{root.help} Each command has `--help`.",
+        "`--store` describes how a command finds its store; only `run`, `flow run` and `worker` create one that does",
+        "not exist. With `--json`, standard output has JSON and nothing else.",
+        "",
+        "| command | what it does |",
+        "|---|---|",
+        *(f"| [`{name}`](#{name.replace(' ', '-')}) | {command.summary} |" for name, command in commands),
+        "",
+        "Options without a command:",
+        "",
+        *_option_table(root),
+    ]
+    for name, command in commands:
+        lines += ["", f"## {name}", "", command.summary]
+        lines += ["", command.details] if command.details else []
+        usage = command.collect_usage_pieces(click.Context(command))
+        lines += ["", "```text", " ".join([name, *usage]), "```"]
+        arguments = [param for param in command.params if isinstance(param, Argument)]
+        if arguments:
+            rows = [f"| `{_cell(param.human_readable_name)}` | {_cell(param.summary)} |" for param in arguments]
+            lines += ["", "| argument | meaning |", "|---|---|", *rows]
+        lines += ["", *_option_table(command)]
+        lines += ["", "```sh", command.examples, "```"] if command.examples else []
+    lines += ["", "## Environment variables", "", "| variable | meaning |", "|---|---|"]
+    lines += [f"| `{name}` | {meaning} |" for name, meaning in VARIABLES.items()]
+    lines += ["", "## Exit codes", "", "| code | meaning |", "|---|---|"]
+    lines += [f"| {code} | {meaning} |" for code, meaning in EXIT_CODES.items()]
+    return "\n".join([*lines, "", "[Exit codes](exit-codes.md) has examples.", ""])
+
+
+def _commands(group: Group, name: str) -> Iterator[tuple[str, CliCommand]]:
+    for command in group.commands.values():
+        if isinstance(command, Group):
+            yield from _commands(command, f"{name} {command.name}")
+        elif isinstance(command, CliCommand):
+            yield f"{name} {command.name}", command
+
+
+def _option_table(command: click.Command) -> list[str]:
+    rows = ["| option | default | meaning |", "|---|---|---|"]
+    for param in command.params:
+        if not isinstance(param, click.Option) or param.hidden:
+            continue
+        names = [*param.opts, *param.secondary_opts]
+        is_flag = param.is_flag or bool(param.secondary_opts)
+        shown = ", ".join(f"`{name}`" for name in sorted(names, key=len)) + (
+            "" if is_flag else f" `{_cell(param.metavar or '')}`"
+        )
+        default = "" if is_flag and not param.secondary_opts else _default(param)
+        rows.append(f"| {shown} | {default} | {_cell(param.help or '')} |")
+    return rows
+
+
+def _default(param: click.Option) -> str:
+    value = param.get_default(click.Context(click.Command("x")))
+    if param.secondary_opts:
+        return f"`{(param.opts if value else param.secondary_opts)[0]}`"
+    return f"`{value}`" if isinstance(value, str | int | float) else ""
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
 
 
 def rules_index() -> str:
@@ -165,8 +241,27 @@ PAGES: dict[str, Callable[[], str]] = {
     "lifecycle.md": lifecycle,
     "digits.md": digits,
     "errors.md": error_tree,
+    "cli.md": command_line,
+    "api.md": lambda: api_page(NOTE),
     "rules-index.md": rules_index,
 }
+
+ARCHITECTURE = DOCS.parent / "architecture.md"
+
+
+def architecture() -> str:
+    """The architecture page, its drawing of the layers replaced by the import contract of pyproject.toml."""
+    settings = tomllib.loads((DOCS.parents[1] / "pyproject.toml").read_text(encoding="utf-8"))
+    [layers] = [each["layers"] for each in settings["tool"]["importlinter"]["contracts"] if "exhaustive" in each]
+    rows = [re.findall(r"(?<!\()\b\w+\b(?!\))", layer) for layer in layers]
+    lines = ["```mermaid", "flowchart TD"]
+    for number, row in enumerate(rows):
+        lines.append(f'    L{number}["{" · ".join(row)}"]')
+    lines += [f"    L{number} --> L{number + 1}" for number in range(len(rows) - 1)]
+    drawing = "\n".join([*lines, "```"])
+    page = ARCHITECTURE.read_text(encoding="utf-8")
+    return re.sub(r"(?<=<!-- layers -->\n).*?(?=<!-- /layers -->)", f"{drawing}\n", page, flags=re.DOTALL)
+
 
 STEPS = "steps.md"
 """Traces of the running engine, which no test compares: a test checks that the folders in the drawings exist."""
@@ -197,6 +292,8 @@ def main() -> None:
     for name, page in PAGES.items():
         (DOCS / name).write_text(page(), encoding="utf-8")
         print(f"docs/reference/{name}")
+    ARCHITECTURE.write_text(architecture(), encoding="utf-8")
+    print("docs/architecture.md")
     (DOCS / STEPS).write_text(trace_step.page(), encoding="utf-8")
     print(f"docs/reference/{STEPS}")
     for name, drawing in drawings().items():

@@ -121,7 +121,7 @@ def capabilities_of(store: object) -> frozenset[str]:
 def _tables_of(store: object) -> RawTables:
     if RAW_TABLES not in capabilities_of(store):
         raise InvalidOption(f"{type(store).__name__} cannot be verified: it does not declare {RAW_TABLES!r}")
-    return cast("Any", store).open_tables()  # type: ignore[no-any-return]  # the capability says so
+    return cast("Any", store).open_tables()  # type: ignore[no-any-return]  # the capability promises the method
 
 
 def display_name(store: str | Path) -> str:

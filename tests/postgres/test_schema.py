@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from tests.postgres.server import Place
 from tests.postgres.stores import ask, on_a_store, run
+from tools.generate_statements import TARGET, generate
 
 import holdfast as hf
 from holdfast.storage.postgres import writer as postgres_writer
@@ -89,6 +90,10 @@ def test_no_statement_is_left_in_the_words_of_another_database() -> None:
             text = getattr(sql, path.stem)
             assert "?" not in text
             assert not re.search(rf"(FROM|JOIN|INTO|UPDATE) ({'|'.join(TABLES)})\\b", text), path
+
+
+def test_the_statements_that_are_checked_in_are_those_that_run() -> None:
+    assert TARGET.read_text("utf-8") == generate(), "run `python -m tools.generate_statements`"
 
 
 def test_migrating_twice_changes_nothing(postgres: Place) -> None:

@@ -84,6 +84,7 @@ def test_a_postgresql_store_of_an_earlier_release_is_finished(postgres_store: st
 
 
 def _finish(store: str) -> None:
+    asyncio.run(_migrate(store))
     assert audit(store) == []
     before = states(store)
     opened = RESULTS.keys() - BEGUN_BY_THE_TEST | CANCELLED
@@ -100,6 +101,12 @@ def _finish(store: str) -> None:
     expected = dict.fromkeys(RESULTS, "COMPLETED") | dict.fromkeys(CANCELLED, "CANCELLED")
     assert {name: state for name, state in states(store).items() if name in expected} == expected
     assert set(states(store).values()) == {"COMPLETED", "CANCELLED"}
+
+
+async def _migrate(store: str) -> None:
+    """A client migrates the store and runs nothing of it: an audit reads stores of this release only."""
+    async with await hf.connect(store):
+        pass
 
 
 async def _to_the_end(store: str) -> None:

@@ -138,7 +138,11 @@ def test_long_values_are_cut_unless_they_are_asked_for_whole(tmp_path: Path, len
         ("UPDATE instances SET state = 'FOO'", (), ""),
         ("UPDATE history SET events = ? WHERE turn = 0", (b"\xff",), "turn 0 cannot be decoded"),
         ("UPDATE attempts SET input = ?, failure = ?, state = 'BAR'", (b"{", b"\xff"), ""),
-        ("UPDATE instances SET input = ?, outcome = ?, closed_at_ms = -9223372036854775808", (b"{", b"["), ""),
+        (
+            "UPDATE instances SET input = ?, outcome = ?, closed_at_ms = -9223372036854775808",
+            (b"{", b"["),
+            "its outcome cannot be decoded",
+        ),
         ("UPDATE kept SET value = ?", (b"\xff",), ""),
         ("UPDATE instances SET execution = 4611686018427387904", (), ""),
     ],

@@ -78,7 +78,7 @@ def _levels(caplog: pytest.LogCaptureFixture) -> Iterator[None]:  # pyright: ign
 
 def records(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
     """Of the runtime. A server for tests, which is not safe, is warned of by its store."""
-    return [record for record in caplog.records if "storage" not in record.pathname]
+    return [record for record in caplog.records if "holdfast/storage" not in record.pathname]
 
 
 def lines(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:

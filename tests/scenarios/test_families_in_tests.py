@@ -49,6 +49,7 @@ def test_time_skips_over_what_children_wait_for() -> None:
     skipping(waits_months, naps).run_sync(scenario)
 
 
+@pytest.mark.slow
 def test_L13_a_family_ends_as_in_a_calm_run_wherever_the_worker_dies() -> None:
     async def scenario(env: Environment) -> None:
         report = await env.crash_at_every_commit(a_whole_family)

@@ -9,8 +9,8 @@ from tests.scenarios.flowing import FOX, FOXES, PARENT, ROUNDS, Counter, double,
 from tests.scenarios.support import together
 
 import holdfast as hf
-from holdfast.cli.steps import read_steps_of
 from holdfast.client.views.instances import AttemptView, Description
+from holdfast.client.views.report import read_execution
 from holdfast.core.lifecycle import AttemptState
 from holdfast.testing.environment import Environment
 
@@ -185,8 +185,8 @@ activities:
             assert handle.number is not None
             record = await env._session.store.read_instance(handle.number)
             assert record is not None
-            steps = (await read_steps_of(env._session.store, record)).steps
-            assert [step.child is not None for step in steps if step.kind == "child"] == [True, False]
+            steps = (await read_execution(env._session.store, record)).steps
+            assert [step.child is not None for step in steps if step.recorded.kind == "child"] == [True, False]
 
     skipping(scenario())
 

@@ -127,8 +127,8 @@ def _calls(kind: str, items: int) -> int:
     return items if kind == "each" else int(kind in ("work", "count", "child"))
 
 
-EXAMPLES = {50: 20, 300: 50}.get(settings().max_examples, 1_000)
-"""Each is two simulated runs: few on every save, more on every landing, and many at night."""
+EXAMPLES = {50: 10, 300: 50}.get(settings().max_examples, 1_000)
+"""Each is two simulated runs: few in `make check`, more in `make test`, many in `make nightly`."""
 
 
 @settings(max_examples=EXAMPLES)

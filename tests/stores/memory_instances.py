@@ -63,7 +63,7 @@ from holdfast.core.history import (
 )
 from holdfast.core.leases import MAX_LOST_OWNERS, SUSPECT_AFTER
 from holdfast.core.lifecycle import InstanceState
-from holdfast.core.queries import MAX_QUESTIONS
+from holdfast.core.queries import MAX_QUERIES
 from holdfast.core.updates import REFUSALS, REJECTION_KEPT_MS, UpdateState, decide_update
 from holdfast.storage.instance_endings import REPLACED
 from holdfast.storage.members.instances import (
@@ -517,8 +517,8 @@ def _deliver_update(tables: MemoryTables, found: Instance, event: UpdateAccepted
 
 
 def apply_ask_query(tables: MemoryTables, ask: AskQuery) -> Outcome:
-    if len(tables.queries) >= MAX_QUESTIONS or ask.query.id in tables.queries:
-        return Rejected(reason=f"{MAX_QUESTIONS} queries wait for their answers already, or this one was sent before")
+    if len(tables.queries) >= MAX_QUERIES or ask.query.id in tables.queries:
+        return Rejected(reason=f"{MAX_QUERIES} queries wait for their answers already, or this one was sent before")
     tables.queries.put(ask.query.id, Query(query=ask.query, expires_at_ms=ask.expires_at_ms))
     return Applied()
 

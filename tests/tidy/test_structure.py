@@ -28,7 +28,7 @@ LEAST_LINES = 40
 SMALL_MODULES = {
     "holdfast.__main__": "`python -m holdfast`",
     "holdfast.testing.plugin": "an entry point of pytest, which must import nothing else",
-    "holdfast.replay.asking": "is merged into `replay.queries`",
+    "holdfast.storage.relational.apply.queries": "a feature has the same file name in every folder",
 }
 """Modules below `LEAST_LINES` lines with at most one importer, with the reason to keep them."""
 

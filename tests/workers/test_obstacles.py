@@ -119,7 +119,7 @@ def test_W6_the_obstacle_of_an_instance_is_the_ended_lease_of_its_worker(store: 
             client._session.store.now_ms = lambda: later_ms  # type: ignore[method-assign]
             found = (await handle.describe()).obstacles
             del client._session.store.now_ms
-            assert found[0] == f"the lease of worker {mine.key}, which has the instance in memory, ended 1.5 s ago"
+            assert found[0] == f"the lease of worker {mine.key}, which holds the instance, ended 1.5 s ago"
             assert found[-1] == "no worker is alive: start one with holdfast worker"
             may_end.set()
 

@@ -126,7 +126,7 @@ WORKERS: Final = (
         "runtime/duties/lost_workers",
         "limit=BATCH",
         "limit=10**9",
-        f"{JANITOR}::test_W6_batches_are_bounded_and_other_members_are_in_the_very_next_group",
+        f"{JANITOR}::test_W6_batches_are_bounded_and_a_new_member_joins_the_next_group",
     ),
     in_python(
         "what nobody can explain accuses nobody",

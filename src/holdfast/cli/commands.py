@@ -2,6 +2,7 @@
 
 So ``--help`` and the completion of a shell import click and this module, and neither asyncio nor a store. The function
 of a command takes its parameters by the names that are declared here; a test compares names and defaults.
+``docs/reference/cli.md`` is generated from these declarations.
 """
 
 from importlib import import_module
@@ -10,6 +11,20 @@ from typing import Any, Final
 import click
 
 from holdfast._version import __version__
+
+EXIT_CODES: Final = {
+    0: "Done, and the answer is good.",
+    1: "Done, and the answer is bad: a workflow failed, an update was rejected, or verify found problems.",
+    2: "The command cannot run: a wrong option, an unknown id or workflow, input that does not fit, or no store.",
+    3: "The store cannot be opened, read or written.",
+    130: "Stopped by Ctrl-C, by SIGTERM (run), or by a second signal (worker).",
+}
+VARIABLES: Final = {
+    "HOLDFAST_STORE": "The store, if --store is not given.",
+    "COLUMNS": "The width of the output. Without a terminal and without COLUMNS, lines are not folded.",
+    "NO_COLOR": "If set, the output has no colours.",
+    "SHELL": "The shell for --install-completion and --show-completion, if none is named.",
+}
 
 
 class Argument(click.Argument):
@@ -27,12 +42,15 @@ class CliCommand(click.Command):
         self, name: str, function: str, summary: str, *params: click.Parameter, details: str = "", examples: str = ""
     ) -> None:
         self.function = function
+        self.summary = summary
+        self.details = details
+        self.examples = examples
         verbatim = f"\b\n{examples}" if examples else ""
         text = "\n\n".join(part for part in (summary, details, verbatim) if part)
         super().__init__(name, callback=self._call, params=list(params), help=text, short_help=summary)
 
     def load(self) -> Any:
-        """The function."""
+        """Imports the function of the command."""
         module, _, name = self.function.partition(":")
         return getattr(import_module(f"holdfast.cli.{module}"), name)
 
@@ -40,7 +58,7 @@ class CliCommand(click.Command):
         self.load()(**given)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The arguments, then the options."""
+        """Writes the arguments, then the options."""
         arguments = [param for param in self.params if isinstance(param, Argument)]
         if arguments:
             with formatter.section("Arguments"):
@@ -49,15 +67,20 @@ class CliCommand(click.Command):
 
 
 class Group(click.Group):
-    """Commands in the order in which they were added."""
+    """Commands in the order of their declaration. The main group also lists the exit codes."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         del ctx
         return list(self.commands)
 
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        if ctx.parent is None:
+            with formatter.section("Exit codes"):
+                formatter.write_dl([(str(code), meaning) for code, meaning in EXIT_CODES.items()])
+
 
 def option(*names: str, **settings: Any) -> click.Option:
-    """An option: its names, then the name of the parameter if that is another."""
+    """An option: its names, then the name of its parameter if that differs."""
     return click.Option(names, **settings)
 
 
@@ -77,37 +100,44 @@ def _complete(context: click.Context, parameter: click.Parameter, shell: str | N
     context.exit()
 
 
-ID: Final = Argument("instance_id", "The instance; of several with this id the newest.", metavar="ID")
+ID: Final = Argument("instance_id", "The id of the instance. If several have had it, the newest.", metavar="ID")
 STORE: Final = option(
     "--store",
     "-s",
     metavar="PATH|URL",
-    help="The store's file or URL; else HOLDFAST_STORE, holdfast.toml, ./holdfast.db.",
+    help="The store: a SQLite file or a postgresql:// URL. If not given: HOLDFAST_STORE, store in the table [holdfast] "
+    "of holdfast.toml, or ./holdfast.db.",
 )
 PAYLOAD_LIMIT: Final = option(
     "--payload-limit",
     metavar="BYTES",
     type=int,
     default=33_554_432,
-    help="The largest argument list, result or event; a warning comes from 2 MiB on.",
+    help="The largest arguments, result or event value. Values above 2 MiB cause a warning.",
 )
 JSON: Final = option("--json", "as_json", is_flag=True, help="Print JSON.")
 INPUT: Final = option(
-    "--input", "-i", "input_json", metavar="JSON", help="Arguments: an object by name, or an array by position."
+    "--input",
+    "-i",
+    "input_json",
+    metavar="JSON",
+    help="The arguments of the workflow: an object with names, or an array. Of a workflow with one parameter, the "
+    "argument itself.",
 )
 INSTANCE: Final = option(
-    "--id", "instance_id", metavar="ID", help="The id of the instance; the same id continues the same instance."
+    "--id", "instance_id", metavar="ID", help="The id of the instance. If not given, a new unique id."
 )
 POLICY: Final = option(
     "--policy",
     metavar="POLICY",
     default="idempotent",
-    help="If the id is taken: idempotent, reuse (a new one once the old one is closed) or terminate_existing.",
+    help="If an instance has the id: idempotent continues it or prints its result, reuse starts a new one if it has "
+    "ended, terminate_existing ends it and starts a new one.",
 )
-WHOLE: Final = option("--whole", is_flag=True, help="Show long values whole.")
+WHOLE: Final = option("--whole", is_flag=True, help="Show long and large values whole.")
 FILE: Final = Argument("file", "A flow in YAML.", metavar="FILE")
 APP: Final = option(
-    "--app", "-a", metavar="APP", multiple=True, help="FILE.py or MODULE with the activities; may be repeated."
+    "--app", "-a", metavar="APP", multiple=True, help="FILE.py or MODULE with the activities. May be repeated."
 )
 
 COMMANDS: Final = (
@@ -122,29 +152,39 @@ COMMANDS: Final = (
         PAYLOAD_LIMIT,
         STORE,
         JSON,
-        examples="""holdfast run shop.py:checkout --input '{"card": "4242", "cents": 300}' --id order-42""",
+        details="The store is created if it does not exist. After an interruption or a crash the same command with "
+        "the same --id continues where the instance stopped. With --json only the result is printed.",
+        examples="""holdfast run shop.py:checkout --id order-42 \\
+  --input '{"card": "4242", "cents": 300}'""",
     ),
     CliCommand(
         "list",
         "list:list_instances",
         "List the instances of a store, newest first.",
-        option("--state", metavar="STATE", help="Only this state: RUNNING, COMPLETED, FAILED, ..."),
+        option(
+            "--state",
+            metavar="STATE",
+            help="Only instances in this state: REQUESTED, RUNNING, PAUSED, BLOCKED, CANCEL_REQUESTED, COMPLETED, "
+            "FAILED, CANCELLED or TERMINATED.",
+        ),
         option("--status", metavar="STATE", hidden=True, help="The former name of --state, in this release only."),
         option("--workflow", "-w", metavar="NAME", help="Only instances of this workflow."),
         option("--parent", metavar="ID", help="Only children of this instance."),
-        option("--limit", "-n", metavar="N", type=int, default=50, help="The most that are listed."),
+        option("--limit", "-n", metavar="N", type=int, default=50, help="The most instances to list, up to 10,000."),
         STORE,
         JSON,
     ),
     CliCommand(
         "show",
         "show:show",
-        "Show one instance: its steps with their attempts and ledgers, and what it waits for or how it ended.",
+        "Show one instance: its steps and attempts, what it waits for, and how it ended.",
         ID,
-        option("--number", metavar="N", type=int, help="An earlier instance of this id; list has their numbers."),
+        option("--number", metavar="N", type=int, help="An earlier instance with this id; list has the numbers."),
         WHOLE,
         STORE,
         JSON,
+        details="Lines that begin with stuck name work that no live worker can take. Each attempt has a ledger, and "
+        "each flow a key: holdfast explain describes their digits.",
     ),
     CliCommand(
         "event",
@@ -152,33 +192,37 @@ COMMANDS: Final = (
         "Raise an event to an instance.",
         ID,
         Argument("name", "The name of the event.", metavar="NAME"),
-        option("--input", "-i", "value", metavar="JSON", default="null", help="Its value."),
-        option("--id", "message_id", metavar="TEXT", help="Events with the same id are one event, delivered once."),
+        option("--input", "-i", "value", metavar="JSON", default="null", help="The value of the event."),
+        option(
+            "--id", "message_id", metavar="TEXT", help="The id of the event: events with one id are delivered once."
+        ),
         STORE,
         JSON,
-        details="The event is on disk when the command returns, and reaches the code once.",
+        details="The event is stored when the command returns, and is delivered to the workflow once.",
+        examples="""holdfast event order-42 approval --input '"yes"'""",
     ),
     CliCommand(
         "query",
         "send:query",
-        "Ask a workflow by one of its queries, and print the answer as JSON.",
+        "Query a workflow and print the answer as JSON.",
         ID,
         Argument("name", "The name of the query.", metavar="NAME"),
         Argument(
             "arguments",
-            "Its arguments: an array, or the one argument itself.",
+            "The arguments of the query: an array, or the only argument itself.",
             metavar="[JSON]",
             required=False,
             default="[]",
         ),
-        option("--timeout", metavar="SECONDS", type=float, default=10.0, help="How long to wait for an answer."),
+        option("--timeout", metavar="SECONDS", type=float, default=10.0, help="How long to wait for the answer."),
         STORE,
-        details="Nothing is changed. A worker that has the code answers.",
+        details="A worker that has the code of the workflow answers, also after the end of the instance. The instance "
+        "does not change.",
     ),
     CliCommand(
         "update",
         "send:update",
-        "Change a workflow by one of its updates, wait for it, and print its result as JSON.",
+        "Send an update to a workflow, wait for its result and print it as JSON.",
         ID,
         Argument("name", "The name of the update.", metavar="NAME"),
         option(
@@ -187,148 +231,158 @@ COMMANDS: Final = (
             "value",
             metavar="JSON",
             default="[]",
-            help="Its arguments: an array, or the one argument itself.",
+            help="The arguments of the update: an array, or the only argument itself.",
         ),
-        option("--id", "update_id", metavar="TEXT", help="Updates with the same id are one update, applied once."),
+        option("--id", "update_id", metavar="TEXT", help="The id of the update: updates with one id are applied once."),
         option(
-            "--timeout", metavar="SECONDS", type=float, help="How long to wait for the answer; the update continues."
+            "--timeout",
+            metavar="SECONDS",
+            type=float,
+            help="How long to wait for the result. The update is applied even if it comes later.",
         ),
         STORE,
+        details="After a time-out or Ctrl-C, the same command with the same --id waits for the same result.",
     ),
     CliCommand(
         "watch",
         "history:watch",
-        "Show an instance and every change of it until it ends.",
+        "Show an instance and each of its changes until it ends.",
         ID,
         STORE,
         JSON,
-        details="With --json each change is a line of JSON. A flow is shown with its key: a digit for each activity, "
-        "which holdfast explain reads.",
+        details="With --json each change is a line of JSON. A flow is shown with its key, which has a digit for each "
+        "activity: holdfast explain describes them. The exit code is 1 unless the instance completes.",
     ),
     CliCommand(
         "cancel",
         "send:cancel",
-        "Ask an instance to end; its code may clean up.",
+        "Request the cancellation of an instance; its code may clean up.",
         ID,
-        option("--reason", "-r", metavar="TEXT", help="The reason, for its code and for those who wait for it."),
+        option("--reason", "-r", metavar="TEXT", help="The reason, for the workflow and for its callers."),
         STORE,
         JSON,
-        details="Its code gets an asyncio.CancelledError, which it may handle and continue.",
+        details="The workflow gets an asyncio.CancelledError, and may handle it and continue.",
     ),
     CliCommand(
         "terminate",
         "send:terminate",
         "End an instance now, without running its code.",
         ID,
-        option("--reason", "-r", metavar="TEXT", help="The reason, for those who wait for it."),
+        option("--reason", "-r", metavar="TEXT", help="The reason, for the callers of the workflow."),
         STORE,
         JSON,
-        details="Nothing is undone. Running activities are cancelled.",
+        details="No clean-up code runs and nothing is undone. Running activities are cancelled.",
     ),
     CliCommand(
         "worker",
         "worker:worker",
-        "Run workflows and activities that others start, until a signal ends the worker.",
+        "Run the workflows and activities of a store until a signal ends the worker.",
         Argument("applications", "FILE.py or MODULE, one or more.", metavar="APP...", nargs=-1, required=True),
-        option("--queues", "-q", metavar="A,B", help="The queues to serve; else those of the activities."),
-        option("--concurrency", "-c", metavar="N", type=int, default=100, help="The most activities at once."),
+        option(
+            "--queues", "-q", metavar="A,B", help="The queues to serve. If not given, those of the activities in APP."
+        ),
+        option("--concurrency", "-c", metavar="N", type=int, default=100, help="The most activities at a time."),
         option(
             "--lease",
             metavar="SECONDS",
             type=float,
             default=8.0,
-            help="Without a heartbeat for this long, others take over.",
+            help="After this time without a heartbeat other workers take over its work.",
         ),
         option(
             "--loop-timeout",
             metavar="SECONDS",
             type=float,
             default=300.0,
-            help="If its event loop is blocked for this long, others take over.",
+            help="After this time with a blocked event loop other workers take over its work.",
         ),
         option(
             "--drain-timeout",
             metavar="SECONDS",
             type=float,
             default=25.0,
-            help="How long running activities may take after the signal.",
+            help="How long running activities may take after the first signal.",
         ),
         option(
             "--same-host/--no-same-host",
             default=True,
-            help="Whether deaths on this machine are seen before a lease ends.",
+            help="Take over the work of a process that died on this host at once, before its lease ends.",
         ),
         PAYLOAD_LIMIT,
         STORE,
-        details="At Ctrl-C or SIGTERM it claims nothing more and waits for its activities. A second signal stops it at "
-        "once, and others run again what did not end. It logs to standard error.",
+        details="At SIGTERM or Ctrl-C the worker claims nothing more and waits for its running activities. A second "
+        "signal stops it at once, and other workers run the interrupted activities again. Logs go to standard error.",
         examples="holdfast worker shop.py --queues default,parcels --concurrency 20",
     ),
     CliCommand(
         "workers",
         "overview:workers",
-        "List the workers of a store: their lease, their load and the queues that they serve.",
-        option("--all", "-a", "everyone", is_flag=True, help="Also workers that left or were lost within a day."),
+        "List the workers of a store with their lease, load and queues.",
+        option(
+            "--all", "-a", "everyone", is_flag=True, help="Include workers that shut down or were lost within a day."
+        ),
         STORE,
         JSON,
     ),
     CliCommand(
         "queues",
         "overview:queues",
-        "List the queues of a store: activities that wait and run, and the workers that serve them.",
+        "List the queues of a store with their activities and workers.",
         STORE,
         JSON,
-        details="A queue that has work and no worker is marked: start one with holdfast worker APP --queues NAME.",
+        details="The columns count activities that are ready to run, wait for a later time, and run. A queue that no "
+        "worker serves is marked: start one with holdfast worker APP --queues NAME.",
     ),
     CliCommand(
         "verify",
         "store:verify",
-        "Check a store against every rule that its tables can show.",
+        "Check every row of a store against the rules of the engine.",
         STORE,
         JSON,
-        details="Nothing is changed; workers may continue. Exit code 0: sound. 1: problems were found, one line each.",
+        details="Nothing is changed, and workers may run meanwhile. Each problem is a line with the instance, the rule "
+        "and the contradiction. The exit code is 0 for a sound store and 1 for one with problems.",
     ),
     CliCommand(
         "migrate",
         "store:migrate",
-        "Bring the tables of a store up to this release.",
+        "Migrate the tables of a store to this release.",
         option(
-            "--print", "only_print", is_flag=True, help="Print the SQL for a PostgreSQL store, and connect to nothing."
+            "--print", "only_print", is_flag=True, help="Print the SQL for a PostgreSQL store without connecting to it."
         ),
         option(
             "--after",
             metavar="N",
             type=click.IntRange(min=0),
             default=0,
-            help="With --print: only what comes after schema N, which is there.",
+            help="With --print: only the migrations after schema N.",
         ),
         STORE,
-        details="Workers of the release before may continue meanwhile, unless the changelog says otherwise.",
-        examples="holdfast migrate --print --store 'postgresql:///shop?schema=holdfast' | psql -v ON_ERROR_STOP=1 shop",
+        details="Workers of the previous release may run meanwhile, unless the changelog states otherwise.",
+        examples="holdfast migrate --print --store 'postgresql:///shop' \\\n  | psql -v ON_ERROR_STOP=1 shop",
     ),
     CliCommand(
         "explain",
         "explain:explain",
-        "Say what the digits of a ledger or a collation key mean.",
+        "Explain the digits of a ledger or a collation key.",
         Argument("digits", "A ledger, a collation key, or a composite of keys.", metavar="DIGITS"),
-        option("--activities", "-a", metavar="A,B", help="The ids of the flow's activities: DIGITS is its key."),
-        option("--flow", "-f", metavar="NAME|FILE", help="The flow, in the store or in a file: DIGITS is its key."),
+        option("--activities", "-a", metavar="A,B", help="The ids of the activities of the key."),
+        option("--flow", "-f", metavar="NAME|FILE", help="The flow of the key: a name in the store, or a file."),
         STORE,
         JSON,
-        details="The activities of a key have their names if an instance in the store has this key, or if --flow or "
-        "--activities says whose key it is.",
+        details="The activities of a key have names if --flow or --activities is given, or if an instance in the store "
+        "has the key.",
         examples="holdfast explain 888000002000002\n"
         "holdfast explain 366663000000000\n"
         "holdfast explain 366663000000000 --flow fox.yaml\n"
-        "holdfast explain 366663000000000 --activities ate,brown,fox,jumped,quick,slept",
+        "holdfast explain 366663 --activities ate,brown,fox,jumped,quick,slept",
     ),
     CliCommand(
         "history",
         "history:history",
-        "Show the history of an instance, or export it so that tests can replay it.",
+        "Show the history of an instance, or export it for replay in tests.",
         ID,
         option("--limit", "-n", metavar="N", type=int, help="Only the newest N entries."),
-        option("--export", metavar="FILE", help="Write it to a file that Replayer reads."),
+        option("--export", metavar="FILE", help="Write the history to a file for holdfast.testing.Replayer."),
         WHOLE,
         STORE,
         JSON,
@@ -342,46 +396,46 @@ FLOW_COMMANDS: Final = (
         "Run a flow in this process and show its activities.",
         FILE,
         APP,
-        option(
-            "--with", "others", metavar="FILE", multiple=True, help="Another flow, which it starts; may be repeated."
-        ),
+        option("--with", "others", metavar="FILE", multiple=True, help="A flow that it starts. May be repeated."),
         INPUT,
         INSTANCE,
         POLICY,
         PAYLOAD_LIMIT,
         STORE,
         JSON,
-        details="The same id again continues the instance, or gives its result.",
-        examples="""holdfast flow run order.yaml --app shop.py --input '{"order_id": "7"}' --id order-7""",
+        details="The same --id continues the instance, or prints its result.",
+        examples="""holdfast flow run order.yaml --app shop.py --id order-7 \\
+  --input '{"order_id": "7"}'""",
     ),
     CliCommand(
         "check",
         "flow:check",
-        "Read a flow and report every problem with its line.",
+        "Check a flow and report each problem with its line.",
         FILE,
         APP,
         JSON,
-        details="Without --app the names of activities and their arguments cannot be checked. Exit code 0: it can run. "
-        "1: it cannot.",
+        details="Without --app the names and arguments of activities are not checked. The exit code is 0 for a flow "
+        "that can run and 1 for one with errors.",
     ),
     CliCommand(
         "draw",
         "flow:draw",
-        "Draw a flow as SVG, or as Mermaid text.",
+        "Draw a flow as SVG or as Mermaid text.",
         FILE,
-        option("--output", "-o", metavar="PATH", help="The file to write; else it is printed."),
-        option("--mermaid", is_flag=True, help="Mermaid text instead of SVG."),
-        option("--instance", "instance_id", metavar="ID", help="Draw it with the digits of this instance."),
+        option("--output", "-o", metavar="PATH", help="The file to write. If not given, standard output."),
+        option("--mermaid", is_flag=True, help="Write Mermaid text instead of SVG."),
+        option("--instance", "instance_id", metavar="ID", help="Draw the progress of this instance."),
         STORE,
-        details="With --instance the drawing has the progress of the instance, on the version that it started with.",
+        details="With --instance the version of the flow is drawn on which the instance runs.",
     ),
 )
 
-flow = Group("flow", no_args_is_help=True, help="Check, run and draw flows: workflows as graphs.")
+FLOW_SUMMARY: Final = "Run, check and draw flows, which are workflows written as graphs."
+flow = Group("flow", no_args_is_help=True, help=FLOW_SUMMARY, short_help=FLOW_SUMMARY)
 root = Group(
     "holdfast",
     no_args_is_help=True,
-    help="Workflows that cannot be stopped half-way.",
+    help="Run durable workflows, and inspect and steer their instances in a store.",
     context_settings={"show_default": True},
     params=[
         option(

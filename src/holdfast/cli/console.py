@@ -1,12 +1,20 @@
-"""Texts from a store or from user code, made safe to print: no markup, no control characters, no changed direction."""
+"""Output of the commands: safe text, lines and tables that fit the terminal, and JSON.
+
+Text from a store or from user code may hold markup, control characters or marks that change the direction of writing;
+`safe` escapes them. Lines wider than the terminal are folded. Without a terminal lines stay whole, so that programs can
+search them, unless the variable COLUMNS is set.
+"""
 
 import datetime as dt
 import math
 import os
+import sys
 import unicodedata
-from collections.abc import Container, Mapping, Sequence
-from typing import Final, cast
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeVar, cast
 
+import click
 import msgspec
 from rich.console import Console
 from rich.text import Text
@@ -19,13 +27,14 @@ LONGEST_STATUS: Final = 80
 GAP: Final = 2
 """Spaces between columns."""
 HANGING: Final = " " * 4
-"""Before what continues a line."""
+"""Before the continuation of a folded line."""
 _SHOWN_ESCAPED: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 DELETE: Final = "\x7f"
-"""The one control character in ASCII that JSON leaves as it is."""
+"""The only control character in ASCII that JSON does not escape."""
 _MINUTE = 60
 _HOUR = 3_600
 _DAY = 86_400
+T = TypeVar("T")
 
 STATE_STYLES: Final[dict[str, str]] = {
     InstanceState.REQUESTED: "dim",
@@ -46,7 +55,7 @@ STATE_STYLES: Final[dict[str, str]] = {
 
 
 def safe(text: str, longest: int = LONGEST) -> str:
-    """`text` with every character that is not plainly visible shown escaped, and not endless."""
+    """`text` up to `longest` characters, with every invisible character escaped."""
     if len(text) > longest:
         text = f"{text[:longest]}... ({len(text):,} characters)"
     if text.isascii() and text.isprintable():
@@ -57,18 +66,18 @@ def safe(text: str, longest: int = LONGEST) -> str:
 
 
 def safe_lines(text: str, longest: int = LONGEST) -> str:
-    """The same, but line breaks stay."""
+    """Like `safe`, for text whose line breaks are kept."""
     return "\n".join(safe(line, longest) for line in text[:longest].splitlines())
 
 
 def json_text(value: object, *, indented: bool = True) -> str:
-    """A value as JSON that a terminal can show: what is not plainly visible is escaped, as JSON escapes it."""
+    """A value as JSON, with every invisible character escaped."""
     encoded = msgspec.json.encode(value)
     return visible_json((msgspec.json.format(encoded) if indented else encoded).decode())
 
 
 def visible_json(text: str) -> str:
-    """JSON with every character escaped that is not plainly visible. It means the same."""
+    """The same JSON with every invisible character escaped."""
     if text.isascii() and DELETE not in text:
         return text
     return "".join(character if character == "\n" else _visible_in_json(character) for character in text)
@@ -82,17 +91,17 @@ def _visible_in_json(character: str) -> str:
 
 
 def state_text(state: str) -> Text:
-    """A state in its colour."""
+    """A state of an instance or an attempt, in its colour."""
     return Text(safe(state), STATE_STYLES.get(state, ""))
 
 
 def line_width(console: Console) -> int | None:
-    """How wide a line may be. None: there is no terminal, and lines stay whole, for programs that search them."""
+    """The width of the terminal; None without one, when lines stay whole."""
     return console.width if console.is_terminal or os.environ.get("COLUMNS", "").isdigit() else None
 
 
 def print_line(console: Console, text: Text, indent: str = "") -> None:
-    """Print a line. One that is wider than the terminal is folded between words."""
+    """Prints a line, folded between words where it is wider than the terminal."""
     width = line_width(console)
     for line in text.split("\n"):
         if width is None or len(indent) + line.cell_len <= width:
@@ -103,6 +112,56 @@ def print_line(console: Console, text: Text, indent: str = "") -> None:
             console.print(Text(indent + HANGING * (number > 0)) + part, soft_wrap=True)
 
 
+def standard_output(*, is_whole: bool = False) -> Console:
+    """The console of a command. `is_whole`: lines are as wide as their values."""
+    return Console(highlight=False, width=sys.maxsize if is_whole else None)
+
+
+def print_message(text: str) -> None:
+    """Prints a message on standard error, folded at the width of the terminal."""
+    print_line(Console(stderr=True, highlight=False), Text(f"holdfast: {text}"))
+
+
+@dataclass(frozen=True)  # without slots, so that Column[T](...) works in Python 3.11
+class Column(Generic[T]):
+    """A column of a table: its name, and the cell of an item."""
+
+    name: str
+    cell: Callable[[T], Text | str]
+    style: str = ""
+    is_right: bool = False
+    """Aligned to the right."""
+    is_optional: bool = False
+    """Left out if all its cells are empty."""
+
+
+def print_items(
+    items: Sequence[T],
+    columns: Sequence[Column[T]],
+    fields: Callable[[T], Mapping[str, Any]],
+    *,
+    as_json: bool,
+    empty: str,
+) -> None:
+    """Prints the items of a list as JSON or as a table, and `empty` instead of a table without rows."""
+    if as_json:
+        click.echo(json_text([fields(item) for item in items]))
+        return
+    console = standard_output()
+    if not items:
+        print_line(console, Text(empty))
+        return
+    cells = [[_as_text(column.cell(item), column.style) for item in items] for column in columns]
+    shown = [at for at, column in enumerate(columns) if not column.is_optional or any(cells[at])]
+    rows = [[Text(columns[at].name) for at in shown]]
+    rows += [[cells[at][row] for at in shown] for row in range(len(items))]
+    print_aligned(console, rows, right=[place for place, at in enumerate(shown) if columns[at].is_right])
+
+
+def _as_text(cell: Text | str, style: str) -> Text:
+    return Text(safe(cell), style) if isinstance(cell, str) else cell
+
+
 def print_aligned(
     console: Console,
     rows: Sequence[Sequence[Text]],
@@ -110,10 +169,10 @@ def print_aligned(
     right: Container[int] = (),
     below: Mapping[int, Sequence[Text]] | None = None,
 ) -> None:
-    """Rows as columns. Columns for which the terminal is too narrow are lines under each row, with their names.
+    """Prints rows as columns; the first row is the header, and the columns in `right` are aligned to the right.
 
-    The columns in `right` are aligned to the right; the first row is the header. `below`: lines under a row. A last
-    column without a name has notes: each is in its row if there is room for it.
+    Columns for which the terminal is too narrow become lines under each row, with their names. A last column without
+    a name holds notes, each of which stays in its row if it fits. `below` has further lines by row.
     """
     most = line_width(console)
     widths = [max(cell.cell_len for cell in column) for column in zip(*rows, strict=True)]
@@ -141,34 +200,28 @@ def _padded(cell: Text, width: int, *, to_right: bool) -> Text:
 
 
 def _print_below(console: Console, names: Sequence[Text], cells: Sequence[Text]) -> None:
-    """Cells that are not in their row: as many as fit in each line."""
+    """Prints cells under their row, as many in each line as fit."""
     most = console.width - len(HANGING)
     line = Text()
     for name, cell in zip(names, cells, strict=True):
         if not cell:
             continue
-        said = Text.assemble((f"{name.plain} " if name else "", "dim"), cell)
-        if line and line.cell_len + GAP + said.cell_len > most:
+        named = Text.assemble((f"{name.plain} " if name else "", "dim"), cell)
+        if line and line.cell_len + GAP + named.cell_len > most:
             print_line(console, line, HANGING)
             line = Text()
-        line = Text.assemble(line, " " * GAP, said) if line else said
+        line = Text.assemble(line, " " * GAP, named) if line else named
     if line:
         print_line(console, line, HANGING)
 
 
-def status_line(status: bytes | None) -> str:
-    """What a workflow says of itself: a text as it is, anything else as JSON."""
-    if status is None:
-        return ""
-    try:
-        value = msgspec.json.decode(status)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, TypeError):
-        return "unreadable"
-    return safe(value if isinstance(value, str) else status.decode(), LONGEST_STATUS)
+def status_text(status: object, longest: int = LONGEST) -> str:
+    """The decoded argument of `hf.set_status`: a string as it is, any other value as JSON."""
+    return safe(status, longest) if isinstance(status, str) else value_text(status, longest)
 
 
 def value_text(value: object, longest: int = LONGEST) -> str:
-    """A stored value as JSON in one line; of one that is not whole, what is known."""
+    """A stored value as JSON in one line; of an `Excerpt` its beginning and length."""
     if not isinstance(value, Excerpt):
         return safe(_json(value), longest)
     if value.reason == "large":
@@ -181,7 +234,7 @@ def value_text(value: object, longest: int = LONGEST) -> str:
 
 
 def arguments_text(value: object, longest: int = LONGEST) -> str:
-    """The input of a workflow or an activity: its arguments by name."""
+    """The input of a workflow or an activity, as arguments by name."""
     if isinstance(value, dict):
         named = cast("dict[str, object]", value)
         return safe(", ".join(f"{name}={_json(each)}" for name, each in named.items()), longest)
@@ -195,7 +248,7 @@ def _json(value: object) -> str:
 
 
 def clipped(text: Text, width: int | None) -> Text:
-    """A line that is no wider than this; None: as it is."""
+    """The line, cut to a width; None: not cut."""
     if width is not None and text.cell_len > width:
         text = text.copy()
         text.truncate(max(1, width - len("...")))
@@ -204,13 +257,13 @@ def clipped(text: Text, width: int | None) -> Text:
 
 
 def count_text(number: int, word: str) -> str:
-    """A number of things: ``1 turn``, ``2 activities``."""
+    """A number with its noun: ``1 turn``, ``2 activities``."""
     several = f"{word[:-1]}ies" if word.endswith("y") else f"{word}s"
     return f"{number:,} {word if number == 1 else several}"
 
 
 def seconds_text(seconds: float) -> str:
-    """A duration as people say it."""
+    """A duration in units that suit its length."""
     if seconds < 1:
         return f"{seconds * 1000:.0f} ms"
     if seconds < _MINUTE:
@@ -224,7 +277,7 @@ def seconds_text(seconds: float) -> str:
 
 
 def moment_text(milliseconds: int) -> str:
-    """A stored time, in UTC."""
+    """A stored time in UTC; one that is out of range as its number."""
     try:
         return f"{dt.datetime.fromtimestamp(milliseconds / 1000, dt.UTC):%Y-%m-%d %H:%M:%S}"
     except (OverflowError, ValueError, OSError, TypeError):

@@ -1,13 +1,11 @@
-"""``holdfast explain``: what the digits of a ledger, a collation key or a composite say.
+"""``holdfast explain``: the meaning of each digit of a ledger, a collation key or a composite of keys.
 
-Digits taken apart for a person (aligned and coloured) and for a program (JSON).
-
-The names of the activities behind the digits of a key: from the flow in a file, or from one that is in the store.
+The names of the activities come from ``--activities``, from a flow in a file or in the store, or from the instance in
+the store that has the key.
 """
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
@@ -16,8 +14,8 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from holdfast.cli.console import json_text, print_line, safe
-from holdfast.cli.store_option import is_there, open_read_only, store_path
+from holdfast.cli.console import count_text, json_text, print_line, safe, standard_output
+from holdfast.cli.store_option import is_there, read_store, store_path
 from holdfast.client.views.flows import read_events
 from holdfast.client.views.instances import NEWEST
 from holdfast.core import ledger
@@ -41,14 +39,14 @@ from holdfast.errors import CollationError, HoldfastError, LedgerError, UsageErr
 from holdfast.storage.contract import Store
 from holdfast.storage.records import InstanceRecord
 
-MOST_LOOKED_AT: Final = 1_000
-"""The newest instances of a store, among which one with the key is looked for."""
+MOST_SEARCHED: Final = 1_000
+"""The newest instances of a store, which are searched for one that has the key."""
 FILES: Final = (".yaml", ".yml")
 
 
 @dataclass(frozen=True, slots=True)
 class ActivityNames:
-    """The ids of the activities of a key, in its order; by position those of the children that are inside."""
+    """The ids of the activities of a key, in its order, and by position those of the keys that it contains."""
 
     ids: Sequence[str]
     flow: str = ""
@@ -57,84 +55,78 @@ class ActivityNames:
     )
 
     def child(self, at: int, number: int) -> "ActivityNames | None":
-        """Those of a child of the activity at this position."""
+        """The names of one of the children at a position."""
         several = self.children.get(at, ())
         return several[number] if number < len(several) else None
 
 
 def names_of_flow(composite: Composite, flow: str, store: str | None) -> ActivityNames:
-    """The names in a flow: a file, or the name of one that the store has an instance of."""
+    """The names in a flow: a file, or the name of a flow of which the store has an instance."""
     if flow.endswith(FILES):
         from holdfast.flows.flow import Flow  # noqa: PLC0415 - reading flows needs libraries that nothing else does
 
-        definition = Flow.load(Path(flow)).definition
-        return ActivityNames([node.id for node in definition.nodes], definition.name)
-    return asyncio.run(_of_flow(composite, flow, store))
+        return _own_names(Flow.load(Path(flow)).definition)
+
+    async def read(opened: Store) -> ActivityNames:
+        definition = await _newest_definition(opened, flow)
+        if definition is None:
+            raise UsageError(f"the store has no instance of a flow {flow!r}; name a file (FILE.yaml), or --activities")
+        return await _names(opened, definition, composite) or _own_names(definition)
+
+    return read_store(store, read)
 
 
 def find_names(composite: Composite, store: str | None) -> ActivityNames | None:
-    """The names in the flow that has an instance with this key; None if there is none, or no store, or several."""
-    place = store_path(store)
-    if store is None and not is_there(place):
-        return None
+    """The names in the flow of the instance that has the key; None if there is no such flow, or more than one."""
     if store is not None:
-        return asyncio.run(_of_key(composite, store))
-    with suppress(HoldfastError):  # nobody has asked for this store
-        return asyncio.run(_of_key(composite, store))
-    return None
-
-
-async def _of_flow(composite: Composite, flow: str, store: str | None) -> ActivityNames:
-    opened = open_read_only(store)
+        return read_store(store, lambda opened: _names_by_key(opened, composite))
+    if not is_there(store_path(store)):
+        return None
     try:
-        definition = await _newest(opened, flow)
-        if definition is None:
-            raise UsageError(f"the store has no instance of a flow {flow!r}; name a file (FILE.yaml), or --activities")
-        found = await _names(opened, definition, composite)
-    finally:
-        await opened.close()
-    return found or ActivityNames([node.id for node in definition.nodes], definition.name)  # whose number does not fit
+        return read_store(store, lambda opened: _names_by_key(opened, composite))
+    except HoldfastError:  # the default store need not be readable
+        return None
 
 
-async def _of_key(composite: Composite, store: str | None) -> ActivityNames | None:
-    opened = open_read_only(store)
-    try:
-        newest = await opened.list_instances(before=NEWEST, limit=MOST_LOOKED_AT)
-        keys = await asyncio.gather(*(opened.read_key(record.number) for record in newest))
-        found: dict[str, InstanceRecord] = {}
-        for record, key in zip(newest, keys, strict=True):
-            if key is not None and key.rstrip(PADDING) == composite.digits:
-                found.setdefault(record.workflow, record)
-        if len(found) != 1:
-            return None
-        (record,) = found.values()
-        definition = await _of_instance(opened, record)
-        return None if definition is None else await _names(opened, definition, composite)
-    finally:
-        await opened.close()
+async def _names_by_key(store: Store, composite: Composite) -> ActivityNames | None:
+    newest = await store.list_instances(before=NEWEST, limit=MOST_SEARCHED)
+    keys = await asyncio.gather(*(store.read_key(record.number) for record in newest))
+    found: dict[str, InstanceRecord] = {}
+    for record, key in zip(newest, keys, strict=True):
+        if key is not None and key.rstrip(PADDING) == composite.digits:
+            found.setdefault(record.workflow, record)
+    if len(found) != 1:
+        return None
+    (record,) = found.values()
+    definition = await _definition(store, record)
+    return None if definition is None else await _names(store, definition, composite)
+
+
+def _own_names(definition: FlowDefinition) -> ActivityNames:
+    return ActivityNames([node.id for node in definition.nodes], definition.name)
 
 
 async def _names(store: Store, definition: FlowDefinition, composite: Composite) -> ActivityNames | None:
-    """The names in a key and in those inside it; None if it is no key of this version of the flow."""
+    """The names for a key and for the keys that it contains; None if the flow has another number of activities."""
     if len(definition.nodes) != len(composite.digits):
         return None
     children: dict[int, list[ActivityNames | None]] = {}
     for at, several in composite.children.items():
         action = definition.nodes[at].action
-        inner = await _newest(store, action.workflow) if isinstance(action, ChildAction) else None
+        inner = await _newest_definition(store, action.workflow) if isinstance(action, ChildAction) else None
         if inner is not None:
             children[at] = [await _names(store, inner, child) for child in several]
-    return ActivityNames([node.id for node in definition.nodes], definition.name, children)
+    return replace(_own_names(definition), children=children)
 
 
-async def _newest(store: Store, flow: str) -> FlowDefinition | None:
-    """The version of a flow that its newest instance stays with."""
+async def _newest_definition(store: Store, flow: str) -> FlowDefinition | None:
+    """The version of a flow on which its newest instance runs."""
     for record in await store.list_instances(before=NEWEST, limit=1, workflow=flow):
-        return await _of_instance(store, record)
+        return await _definition(store, record)
     return None
 
 
-async def _of_instance(store: Store, record: InstanceRecord) -> FlowDefinition | None:
+async def _definition(store: Store, record: InstanceRecord) -> FlowDefinition | None:
     digest = version_of(await read_events(store, record))
     stored = await store.read_flow(digest) if digest else None
     return None if stored is None else decode_definition(stored)
@@ -156,11 +148,11 @@ INDENT = 4
 
 _STYLE_OF = {digit.character: style for digit, style in STYLES.items()}
 LONGEST_KEY = 60
-"""Digits of a key that are shown in a list; holdfast show has them all."""
+"""Digits of a key in a list; holdfast show has all."""
 
 
 def digits_text(key: str, longest: int | None = None) -> Text:
-    """The digits of a key, each in the colour of what it says."""
+    """The digits of a key, each in its colour."""
     text = Text()
     for digit in key[:longest]:
         text.append(safe(digit), _STYLE_OF.get(digit, "dim"))
@@ -169,7 +161,7 @@ def digits_text(key: str, longest: int | None = None) -> Text:
 
 @dataclass(frozen=True, slots=True)
 class ExplanationRow:
-    """Some of the digits, where they stand in the whole, and what they say."""
+    """Some of the digits, the number of digits before them, and their meaning."""
 
     before: int
     digits: str
@@ -180,7 +172,7 @@ class ExplanationRow:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """A title, a row for each part, a verdict; and all of it as JSON fields."""
+    """A title, a row for each part and a verdict; and the same as the fields of a JSON object."""
 
     digits: str
     title: str
@@ -189,7 +181,7 @@ class Explanation:
     fields: dict[str, Json]
 
     def show(self, console: Console) -> None:
-        """Print it: every part stands under its own digits of the first line."""
+        """Prints each part under its own digits of the first line."""
         print_line(console, Text.assemble((self.digits, "bold"), "  ", (self.title, "dim")))
         width = max((row.before + len(row.digits) for row in self.rows), default=0)
         for row in self.rows:
@@ -200,20 +192,23 @@ class Explanation:
 
 
 def explain_ledger(reading: LedgerReading) -> Explanation:
-    """Each part of the ledger below its own digits."""
     text = reading.text
     times = "once" if reading.leg1_entries == 1 else f"{reading.leg1_entries} times"
-    leg1 = "leg 1 not entered: nobody has claimed it" if not reading.leg1_entries else f"leg 1 entered {times}"
-    done, waits = "green", "dim"
+    leg1 = f"leg 1 entered {times}" if reading.leg1_entries else "leg 1 not entered: no worker has claimed it"
+    done = "green"
+    waits = "dim"
     concluded = "leg 1 concluded: an executor has it" if reading.leg1_concluded else "leg 1 not concluded"
     closed = "leg 2 closed by a final response" if reading.leg2_closed else "leg 2 not closed"
     rows = (
         ExplanationRow(0, text[0], leg1, done if reading.leg1_entries else waits),
         ExplanationRow(1, text[1], concluded, done if reading.leg1_concluded else waits),
         ExplanationRow(2, text[2], closed, done if reading.leg2_closed else waits),
-        ExplanationRow(3, text[3:9], f"{_responses(reading.responses_entered)} entered leg 2", "cyan"),
+        ExplanationRow(3, text[3:9], f"{count_text(reading.responses_entered, 'response')} entered leg 2", "cyan"),
         ExplanationRow(
-            9, text[9:], f"{_responses(reading.responses_exited)} left it, with their effects recorded", "cyan"
+            9,
+            text[9:],
+            f"{count_text(reading.responses_exited, 'response')} left it, with their effects recorded",
+            "cyan",
         ),
     )
     fields: dict[str, Json] = {
@@ -239,7 +234,8 @@ def explain_composite(composite: Composite, names: ActivityNames | None) -> Expl
     of_flow = f" of the flow {safe(names.flow)}" if names is not None and names.flow else ""
     if composite.children:
         return Explanation(text, f"composite of collation keys{of_flow}", rows, _verdict(composite), fields)
-    full, count = padded(text), len(text)
+    full = padded(text)
+    count = len(text)
     if len(full) > count:
         rows = (*rows, ExplanationRow(0, "0", f"not used ({len(full) - count} times, to fill {WORD} digits)", "dim"))
     title = f"collation key of {'one activity' if count == 1 else f'{count} activities'}{of_flow}"
@@ -297,7 +293,7 @@ def _verdict(composite: Composite) -> str:
         return f"Not complete: {', '.join(active)}."
     children = [child for several in composite.children.values() for child in several]
     if any(not is_complete(child.digits) for child in children):
-        return "Complete, but a child flow that it awaited is not: the digits do not fit together."
+        return "Complete, but a child flow that it awaited is not: the digits contradict each other."
     if is_error(digits):
         return "Complete, and an activity errored: an error unless an error edge caught it."
     return "Complete: nothing is pending, started or paused, and nothing errored."
@@ -305,10 +301,6 @@ def _verdict(composite: Composite) -> str:
 
 def _word(composite: Composite) -> str:
     return "complete" if is_complete(composite.digits) else "not complete"
-
-
-def _responses(count: int) -> str:
-    return "1 response" if count == 1 else f"{count} responses"
 
 
 LONGEST_TEXT = 10_000
@@ -321,29 +313,25 @@ def explain(
     store: str | None = None,
     as_json: bool = False,
 ) -> None:
-    """Say what the digits of a ledger or a collation key mean.
-
-    The activities of a key have their names if an instance in the store has this key, or if `flow` or `activities`
-    says whose key it is.
-    """
+    """Explain the digits of a ledger or a collation key."""
     explanation = explanation_of(digits, activities, flow, store)
     if as_json:
         click.echo(json_text(explanation.fields))
     else:
-        explanation.show(Console(highlight=False))
+        explanation.show(standard_output())
 
 
 def explanation_of(
     digits: str, activities: str | None, flow: str | None = None, store: str | None = None
 ) -> Explanation:
-    """Find out which kind of digits these are, and take them apart."""
+    """Recognizes a ledger, a key or a composite, and explains it."""
     text = digits.strip().replace("_", "").replace(" ", "")
     if not (text.isascii() and text.isdigit()):
         raise UsageError(f"{digits!r} is not a row of digits")
     if len(text) > LONGEST_TEXT:
         raise UsageError(f"{len(text)} digits are more than this command explains ({LONGEST_TEXT})")
     if activities is not None and flow is not None:
-        raise UsageError("--activities and --flow both say whose key it is; give one of them")
+        raise UsageError("--activities and --flow both name the activities of the key; give one of them")
     if activities is not None:
         names = ActivityNames([activity.strip() for activity in activities.split(",")])
         return _explain_named(text, names, "--activities")
@@ -377,7 +365,7 @@ def _explain_named(text: str, names: ActivityNames, option: str) -> Explanation:
 
 
 def _explain_unnamed(text: str, store: str | None) -> Explanation:
-    """Fifteen digits that are a possible ledger are one; a key of three activities needs their names."""
+    """Explains fifteen digits as a ledger if they can be one, and everything else as a key."""
     no_ledger = f"a ledger has {ledger.DIGITS} digits, not {len(text)}"
     if len(text) == ledger.DIGITS:
         try:
@@ -390,4 +378,5 @@ def _explain_unnamed(text: str, store: str | None) -> Explanation:
         composite = decompose(text)
         return explain_composite(composite, find_names(composite, store))
     except CollationError as error:
-        raise UsageError(f"these digits say nothing.\n  As a ledger: {no_ledger}.\n  As a key: {error}.") from error
+        reasons = f"  As a ledger: {no_ledger}.\n  As a key: {error}."
+        raise UsageError(f"these digits are neither a ledger nor a key.\n{reasons}") from error

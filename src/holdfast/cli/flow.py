@@ -1,36 +1,30 @@
-"""``holdfast flow``: check a flow, run it, and draw it.
+"""``holdfast flow run``, ``flow check`` and ``flow draw``: flows from YAML files."""
 
-``holdfast flow run`` and ``flow draw --instance``: a flow from a file, and how far an instance of it has come.
-"""
-
-import asyncio
 import importlib.util
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import click
-from rich.console import Console
 from rich.text import Text
 
 from holdfast.authoring.registry import Registry
 from holdfast.authoring.validation import checked_name
 from holdfast.cli.application import Application, load_module
-from holdfast.cli.console import count_text, json_text, print_line, safe
+from holdfast.cli.console import count_text, json_text, print_line, print_message, safe, standard_output
 from holdfast.cli.exits import EXIT_BAD_NEWS
 from holdfast.cli.run import execute, parse_request
-from holdfast.cli.store_option import open_read_only
+from holdfast.cli.store_option import read_store, require_instance
 from holdfast.client.views.flows import read_child_keys, read_composite, read_events, read_flow
 from holdfast.core.admission import IdPolicy
 from holdfast.core.collation import padded
 from holdfast.core.flow.definition import ChildAction, RunAction
 from holdfast.core.flow.snapshot import FlowSnapshot, version_of
-from holdfast.errors import FlowError, FlowProblem, InstanceNotFound, UsageError
+from holdfast.errors import FlowError, FlowProblem, UsageError
 from holdfast.payloads.limits import PAYLOAD_LIMIT_BYTES
 from holdfast.storage.contract import Store
-from holdfast.storage.records import InstanceId
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -60,7 +54,7 @@ def run(
         _require_no_activities(flow, *children)
     options = [word for name in app for word in ("--app", name)]
     options += [word for name in others for word in ("--with", name)]
-    wish = parse_request(
+    request = parse_request(
         ("flow", "run", file, *options),
         Application(modules, flow, (flow, *children)),
         input_json=input_json,
@@ -70,28 +64,28 @@ def run(
         store=store,
     )
     _note_unknown(flow, children, modules)
-    execute(wish, as_json=as_json)
+    execute(request, as_json=as_json)
 
 
 def _require_no_activities(*flows: "Workflow[..., Any]") -> None:
-    """Without any code a flow can wait, start others and tell them; it cannot run activities."""
+    """Raises `UsageError` for a flow with activities: without code it can only wait, raise events and start flows."""
     for node in (node for flow in flows for node in cast("Flow", flow).definition.nodes):
         if isinstance(node.action, RunAction):
             raise UsageError(f"{node.id!r} runs {node.action.activity!r}: name the code that has it with --app")
 
 
 def _note_unknown(flow: "Workflow[..., Any]", others: "Sequence[Workflow[..., Any]]", modules: Iterable[Any]) -> None:
-    """Say which children nobody here can run: a worker that has them may, or it is a mistake."""
+    """Warns of children that this process cannot run: another worker may have them, or the name is wrong."""
     known = Registry(modules, flows=(flow, *others)).workflows
     nodes = [node for each in (flow, *others) for node in cast("Flow", each).definition.nodes]
     for node in nodes:
         if isinstance(node.action, ChildAction) and node.action.workflow not in known:
-            said = f"nothing here is called {node.action.workflow!r}, which {node.id!r} starts"
-            click.echo(f"holdfast: {safe(said)}: it waits for a worker that has it (--app, --with)", err=True)
+            unknown = f"{node.id!r} starts {node.action.workflow!r}, which is not loaded here"
+            print_message(f"{safe(unknown)}: it waits for a worker that has it (--app, --with)")
 
 
 def _as_known(flow: "Flow", modules: "Sequence[ModuleType]") -> "Workflow[..., Any]":
-    """The flow itself, or the same one where a module has loaded it, too."""
+    """The flow, or the object of the same flow that a module has loaded."""
     values: list[Any] = [value for module in modules for value in vars(module).values()]
     for value in values:
         if getattr(value, "is_flow", False) and (value.name, value.fingerprint) == (flow.name, flow.fingerprint):
@@ -99,49 +93,47 @@ def _as_known(flow: "Flow", modules: "Sequence[ModuleType]") -> "Workflow[..., A
     return flow
 
 
+@dataclass(frozen=True, slots=True)
+class DrawnInstance:
+    """The state of an instance that a drawing shows."""
+
+    flow: FlowSnapshot
+    key: str
+    """With the keys of its children, if these can be read."""
+    children: Mapping[str, Sequence[str]]
+    """The keys of children, by node."""
+
+
 def draw_instance(flow: "Flow", instance_id: str, store: str | None, *, mermaid: bool) -> str:
-    """The flow with the digits of an instance, as the version that the instance stays with."""
+    """Draws the digits of an instance on the version of the flow that it runs on."""
     from holdfast.flows.mermaid import draw_mermaid  # noqa: PLC0415
     from holdfast.flows.svg import draw_svg  # noqa: PLC0415 - see above
 
-    reading, key, children = asyncio.run(_read(flow, instance_id, store))
-    digits = {name: node.digit.character for name, node in reading.nodes.items()}
+    checked_name(instance_id, "an instance")
+    drawn = read_store(store, lambda opened: _read_instance(opened, flow, instance_id))
+    digits = {name: node.digit.character for name, node in drawn.flow.nodes.items()}
     if mermaid:
-        return draw_mermaid(reading.definition, digits=digits)
-    return draw_svg(reading.definition, digits=digits, children=children, key=key)
+        return draw_mermaid(drawn.flow.definition, digits=digits)
+    return draw_svg(drawn.flow.definition, digits=digits, children=drawn.children, key=drawn.key)
 
 
-async def _read(
-    flow: "Flow", instance_id: str, store: str | None
-) -> "tuple[FlowSnapshot, str, Mapping[str, Sequence[str]]]":
-    named = InstanceId(checked_name(instance_id, "an instance"))
-    opened = open_read_only(store)
-    try:
-        return await _read_instance(opened, flow, named)
-    finally:
-        await opened.close()
-
-
-async def _read_instance(
-    store: Store, flow: "Flow", named: InstanceId
-) -> "tuple[FlowSnapshot, str, Mapping[str, Sequence[str]]]":
-    record = await store.find_instance(named)
-    if record is None:
-        raise InstanceNotFound(f"no instance has the id {named!r}")
+async def _read_instance(store: Store, flow: "Flow", instance_id: str) -> DrawnInstance:
+    record = await require_instance(store, instance_id)
     if record.workflow != flow.name:
-        raise UsageError(f"{named!r} is an instance of {record.workflow!r}, not of {flow.name!r}")
+        raise UsageError(f"{instance_id!r} is an instance of {record.workflow!r}, not of {flow.name!r}")
     events = await read_events(store, record)
-    reading = await read_flow(store, record, events)
-    if reading is None:
-        raise UsageError(f"{named!r} has not begun, so it has no digits yet")
+    snapshot = await read_flow(store, record, events)
+    if snapshot is None:
+        raise UsageError(f"{instance_id!r} has not begun, so it has no digits yet")
     if version_of(events) != flow.hash:
-        click.echo(f"holdfast: {safe(named)} stays with another version of the flow, which is drawn here", err=True)
-    children = await read_child_keys(store, record, reading)
-    composite = await read_composite(store, record, reading, reading.key)
-    return reading, composite if children and composite is not None else padded(reading.key), children
+        print_message(f"{safe(instance_id)} runs on another version of the flow, which is drawn here")
+    children = await read_child_keys(store, record, snapshot)
+    composite = await read_composite(store, record, snapshot, snapshot.key)
+    key = composite if children and composite is not None else padded(snapshot.key)
+    return DrawnInstance(snapshot, key, children)
 
 
-STYLES: Final = {"error": "bold red", "warning": "yellow"}
+SEVERITY_STYLES: Final = {"error": "bold red", "warning": "yellow"}
 
 
 def check(file: str, *, app: Sequence[str] = (), as_json: bool = False) -> None:
@@ -159,7 +151,9 @@ def check(file: str, *, app: Sequence[str] = (), as_json: bool = False) -> None:
     except FlowError as error:
         if not error.problems:
             raise
-        problems, left_out, summary = error.problems, error.left_out, {}
+        problems = error.problems
+        left_out = error.left_out
+        summary: dict[str, Any] = {}
     else:
         nodes = loaded.definition.nodes
         problems = loaded.warnings
@@ -177,9 +171,9 @@ def check(file: str, *, app: Sequence[str] = (), as_json: bool = False) -> None:
 def _show(
     file: str, problems: tuple[FlowProblem, ...], left_out: int, summary: Mapping[str, Any], *, checked: bool
 ) -> None:
-    console = Console(highlight=False)
+    console = standard_output()
     for problem in problems:
-        kind = (problem.severity, STYLES[problem.severity])
+        kind = (problem.severity, SEVERITY_STYLES[problem.severity])
         line = Text.assemble((f"{safe(file)}:{problem.line}", "cyan"), ": ", kind, f": {safe(str(problem))}")
         print_line(console, line)
     if left_out:
@@ -188,7 +182,7 @@ def _show(
         verdict = Text.assemble((f"{safe(file)} is fine", "bold green"))
         activities = count_text(summary["activities"], "activity")
         verdict.append(f": flow {safe(str(summary['flow']))}, {activities}")
-        verdict.append("" if checked else "; which activities there are was not checked (--app APP)")
+        verdict.append("" if checked else "; activities were not checked (--app APP)")
     else:
         errors = left_out + sum(problem.severity == "error" for problem in problems)
         verdict = Text.assemble((count_text(errors, "problem"), "bold red"), f" in {safe(file)}")
@@ -196,7 +190,7 @@ def _show(
 
 
 def _has_module(name: str) -> bool:
-    """Whether there is a module of that name, here or installed. Nothing is imported."""
+    """Whether a module can be found, in the current folder or installed. It is not imported."""
     folder = str(Path.cwd())
     if folder not in sys.path:
         sys.path.insert(0, folder)
@@ -214,7 +208,7 @@ def draw(
     instance_id: str | None = None,
     store: str | None = None,
 ) -> None:
-    """Draw a flow as SVG or Mermaid text; with an instance its progress, on the version that it started with."""
+    """Draw a flow as SVG or Mermaid text, with the progress of an instance if one is named."""
     from holdfast.flows.flow import Flow  # noqa: PLC0415 - reading flows needs libraries that nothing else does
 
     loaded = Flow.load(file)

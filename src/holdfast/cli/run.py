@@ -1,8 +1,7 @@
-"""``holdfast run``: run a workflow here, with its steps on screen. The same id again goes on, or gives the result.
+"""``holdfast run`` and ``flow run``: run a workflow in this process and show its steps.
 
-Progress on screen while a workflow runs: steps that ended as lines, steps that are open below them, ticking.
-
-On a terminal the open steps are drawn again and again; anywhere else only the lines are printed.
+A step that ended is printed as a line, once. On a terminal the open steps are drawn below and refreshed. Running the
+same id again continues the instance, or prints its result.
 """
 
 import asyncio
@@ -10,8 +9,7 @@ import logging
 import shlex
 import signal
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Any, Final, Protocol, Self
+from typing import Any, Final, Self
 
 import click
 from rich.console import Console
@@ -20,19 +18,20 @@ from rich.text import Text
 
 from holdfast.authoring.validation import checked_name
 from holdfast.cli.application import Application, bind_input, load_application
-from holdfast.cli.console import count_text, print_line, safe, seconds_text, visible_json
+from holdfast.cli.console import count_text, print_line, safe, seconds_text, standard_output, visible_json
 from holdfast.cli.exits import EXIT_INTERRUPTED
-from holdfast.cli.steps import InstanceSteps, StepReport, StepState, attempt_seconds, failure_of_attempt, read_steps_of
-from holdfast.cli.store_option import StoreName, is_there, store_path
+from holdfast.cli.store_option import StoreName, is_there, require_instance, store_path
 from holdfast.client.client import store_of
 from holdfast.client.engine import Engine
 from holdfast.client.handle import Handle
 from holdfast.client.views.instances import short_failure
+from holdfast.client.views.report import ExecutionReport, read_execution
+from holdfast.client.views.steps import StepReport, StepState, attempt_seconds, failure_of
 from holdfast.compose import display_name
 from holdfast.core.admission import IdPolicy
 from holdfast.core.checks import parse_enum
 from holdfast.core.lifecycle import AttemptState
-from holdfast.errors import InstanceConflict, InstanceNotFound
+from holdfast.errors import InstanceConflict
 from holdfast.payloads.limits import PAYLOAD_LIMIT_BYTES
 from holdfast.runtime.platform import SystemClockAndIds
 from holdfast.runtime.signals import FAILED
@@ -40,9 +39,9 @@ from holdfast.storage.contract import Store
 from holdfast.storage.records import AttemptRecord, InstanceId, InstanceRecord
 
 MOST_OPEN: Final = 12
-"""Open steps that are drawn; of the others only the number."""
+"""Open steps that are drawn; the others are counted."""
 MOST_EARLIER: Final = 10
-"""Steps of an earlier run that are shown one by one."""
+"""Steps of an earlier run that are listed; more are counted."""
 LONGEST_NOTE: Final = 160
 REFRESH_PER_SECOND: Final = 10
 
@@ -54,38 +53,13 @@ MARKS: Final = {
 }
 
 
-class ProgressDisplay(Protocol):
-    """Shows pictures of an instance as they come."""
-
-    def __enter__(self) -> Self: ...
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None: ...
-    def show(self, picture: InstanceSteps, now_ms: int) -> None: ...
-
-
-class Silent:
-    """Shows nothing: for ``--json``."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        del kind, error, traceback
-
-    def show(self, picture: InstanceSteps, now_ms: int) -> None:
-        del picture, now_ms
-
-
 class Lines:
-    """Prints a line for every step that ended and every attempt that will be repeated."""
+    """Prints a line for each step that ended and each attempt that is retried."""
 
     def __init__(self, console: Console, *, resumes: bool) -> None:
         self._console = console
         self._resumes = resumes
-        self._told: set[tuple[str, int, int]] = set()
+        self._printed: set[tuple[str, int, int]] = set()
         self._live: Live | None = None
         if console.is_terminal:
             self._live = Live(console=console, refresh_per_second=REFRESH_PER_SECOND, transient=True)
@@ -95,36 +69,33 @@ class Lines:
             self._live.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        del kind, error, traceback
+    def __exit__(self, *_: object) -> None:
         if self._live is not None:
             self._live.update(Text())
             self._live.stop()
 
-    def show(self, picture: InstanceSteps, now_ms: int) -> None:
-        """Print what is new since the last picture, and draw what is open."""
+    def show(self, execution: ExecutionReport, now_ms: int) -> None:
+        """Prints the lines that are new since the last call, and draws the open steps."""
         if self._resumes:
             self._resumes = False
-            self._tell_earlier(picture)
-        for step in picture.steps:
+            self._print_earlier(execution)
+        for step in execution.steps:
             for attempt in step.attempts[:-1]:
-                if self._is_new("attempt", step.number, attempt.key.attempt):
-                    self._print(self._repeated(step, attempt, now_ms))
-            if step.state is not StepState.OPEN and self._is_new(step.kind, step.number, 0):
+                if self._is_new("attempt", step.recorded.number, attempt.key.attempt):
+                    self._print(self._retried(step, attempt, now_ms))
+            if step.state is not StepState.OPEN and self._is_new(step.recorded.kind, step.recorded.number, 0):
                 self._print(self._ended(step, now_ms))
         if self._live is not None:
-            self._live.update(self._open(picture, now_ms))
+            self._live.update(self._open(execution, now_ms))
 
-    def _tell_earlier(self, picture: InstanceSteps) -> None:
-        """What an earlier run did is recorded and not run again."""
-        ended = [step for step in picture.steps if step.state is not StepState.OPEN]
-        for step in picture.steps:
+    def _print_earlier(self, execution: ExecutionReport) -> None:
+        """Prints the steps of an earlier run, which are recorded and do not run again."""
+        ended = [step for step in execution.steps if step.state is not StepState.OPEN]
+        for step in execution.steps:
             for attempt in step.attempts[:-1]:
-                self._is_new("attempt", step.number, attempt.key.attempt)
+                self._is_new("attempt", step.recorded.number, attempt.key.attempt)
         for step in ended:
-            self._is_new(step.kind, step.number, 0)
+            self._is_new(step.recorded.kind, step.recorded.number, 0)
         if len(ended) > MOST_EARLIER:
             self._print(Text(f"  {len(ended)} steps were recorded before and are not run again", "dim"))
             return
@@ -133,9 +104,9 @@ class Lines:
 
     def _is_new(self, kind: str, number: int, attempt: int) -> bool:
         key = (kind, number, attempt)
-        if key in self._told:
+        if key in self._printed:
             return False
-        self._told.add(key)
+        self._printed.add(key)
         return True
 
     def _print(self, line: Text) -> None:
@@ -157,26 +128,27 @@ class Lines:
             line.append("  cancelled", "magenta")
         return line
 
-    def _repeated(self, step: StepReport, attempt: AttemptRecord, now_ms: int) -> Text:
+    def _retried(self, step: StepReport, attempt: AttemptRecord, now_ms: int) -> Text:
         line = Text.assemble("  ", (self._mark(StepState.FAILED), "yellow"), " ", safe(step.title))
         if (seconds := attempt_seconds(attempt, now_ms)) is not None:
             line.append(f"  {seconds_text(seconds)}", "dim")
-        failure = failure_of_attempt(attempt)
+        failure = failure_of(attempt)
         why = attempt.state if failure is None else safe(short_failure(failure), LONGEST_NOTE)
         line.append(f"  attempt {attempt.key.attempt}: {why}; tried again", "yellow")
         return line
 
-    def _open(self, picture: InstanceSteps, now_ms: int) -> Text:
-        open_steps = [step for step in picture.steps if step.state is StepState.OPEN]
-        lines = [self._ticking(step, now_ms) for step in open_steps[:MOST_OPEN]]
+    def _open(self, execution: ExecutionReport, now_ms: int) -> Text:
+        open_steps = [step for step in execution.steps if step.state is StepState.OPEN]
+        lines = [self._waiting(step, now_ms) for step in open_steps[:MOST_OPEN]]
         if len(open_steps) > MOST_OPEN:
             lines.append(Text(f"    and {len(open_steps) - MOST_OPEN} more", "dim"))
         return Text("\n").join(lines)
 
-    def _ticking(self, step: StepReport, now_ms: int) -> Text:
+    def _waiting(self, step: StepReport, now_ms: int) -> Text:
         line = Text.assemble("  ", (self._mark(StepState.OPEN), "yellow"), " ", safe(step.title))
-        if step.due_at_ms is not None:
-            line.append(f"  {seconds_text(max(0, step.due_at_ms - now_ms) / 1000)} left", "yellow")
+        due_at_ms = step.recorded.due_at_ms
+        if due_at_ms is not None:
+            line.append(f"  {seconds_text(max(0, due_at_ms - now_ms) / 1000)} left", "yellow")
         elif step.attempts:
             last = step.attempts[-1]
             line.append(f"  {_activity_state(last, now_ms)}", "yellow")
@@ -195,16 +167,16 @@ def _activity_state(attempt: AttemptRecord, now_ms: int) -> str:
 
 
 REFRESH_SECONDS: Final = 0.1
-MOST_OF_THE_TIME: Final = 5
-"""Looking at a long history takes time; the pauses are this many times longer."""
+PAUSE_FACTOR: Final = 5
+"""A pause is at least this many times as long as reading the history, so that the display leaves time for the work."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunRequest:
-    """What was asked for."""
+    """The checked arguments of a run."""
 
     command: tuple[str, ...]
-    """What was typed, without options: it is shown to those who go on with it."""
+    """The words that name the workflow, for the command that continues the instance."""
     application: Application
     input: str | None
     id: str
@@ -213,16 +185,16 @@ class RunRequest:
     policy: IdPolicy
     payload_limit: int = PAYLOAD_LIMIT_BYTES
 
-    def is_answered_by(self, before: InstanceRecord | None) -> bool:
-        """Whether the instance that has the id is gone on with, with the input that it has (G3)."""
+    def continues(self, before: InstanceRecord | None) -> bool:
+        """Whether the run continues the instance that has the id, with the input of that instance (G3)."""
         if before is None or self.input is not None or self.policy is IdPolicy.TERMINATE_EXISTING:
             return False
         return self.policy is IdPolicy.IDEMPOTENT or before.closed_at_ms is None
 
     @property
     def again(self) -> str:
-        """The command that goes on with it."""
-        words = ["holdfast", *self.command, "--id", self.id]  # without the policy: it goes on with this instance
+        """The command that continues the instance."""
+        words = ["holdfast", *self.command, "--id", self.id]  # without the policy, which could start a new instance
         if self.payload_limit != PAYLOAD_LIMIT_BYTES:
             words += ["--payload-limit", str(self.payload_limit)]
         if self.store is not None:
@@ -242,7 +214,7 @@ def run(
 ) -> None:
     """Run a workflow in this process and show its steps."""
     application = load_application(target)
-    wish = parse_request(
+    request = parse_request(
         ("run", target),
         application,
         input_json=input_json,
@@ -251,7 +223,7 @@ def run(
         payload_limit=payload_limit,
         store=store,
     )
-    execute(wish, as_json=as_json)
+    execute(request, as_json=as_json)
 
 
 def parse_request(
@@ -264,41 +236,39 @@ def parse_request(
     payload_limit: int,
     store: str | None,
 ) -> RunRequest:
-    """What was asked for, checked. What does not fit is told before a store is made."""
+    """Checks the arguments of a run, before a store is created."""
     named = SystemClockAndIds().unique_text() if instance_id is None else checked_name(instance_id, "an instance")
-    taken = parse_enum(IdPolicy, policy, "policy for ids")
-    wish = RunRequest(command, application, input_json, named, store_path(store), store, taken, payload_limit)
-    is_new = instance_id is None or input_json is not None or taken is IdPolicy.TERMINATE_EXISTING
-    if is_new or not is_there(wish.path):
+    checked = parse_enum(IdPolicy, policy, "policy for ids")
+    request = RunRequest(command, application, input_json, named, store_path(store), store, checked, payload_limit)
+    is_new = instance_id is None or input_json is not None or checked is IdPolicy.TERMINATE_EXISTING
+    if is_new or not is_there(request.path):
         bind_input(application.workflow, input_json)
-    return wish
+    return request
 
 
-def execute(wish: RunRequest, *, as_json: bool) -> None:
-    """Run it here, with its steps on screen, and print the result."""
-    console = Console(highlight=False)
+def execute(request: RunRequest, *, as_json: bool) -> None:
+    """Runs the workflow, shows its steps, and prints the result."""
+    console = standard_output()
     if not as_json:
-        _leave_out_of_the_log(wish.id)
+        _leave_out_of_the_log(request.id)
     try:
-        result = asyncio.run(_run_until_signal(wish, console, as_json=as_json))
+        result = asyncio.run(_run_until_signal(request, console, as_json=as_json))
     except (KeyboardInterrupt, asyncio.CancelledError):
-        Console(stderr=True, highlight=False).print(
-            Text(f"Stopped. Everything up to here is recorded; go on with: {safe(wish.again)}"), soft_wrap=True
-        )
+        click.echo(f"Stopped. Everything up to here is recorded; continue with:\n{safe(request.again)}", err=True)
         raise SystemExit(EXIT_INTERRUPTED) from None
-    encoded = wish.application.workflow.signature.encode_result(result)
+    encoded = request.application.workflow.signature.encode_result(result)
     if as_json:
         click.echo(visible_json(encoded.decode()))
     else:
         console.print(Text.assemble(("result ", "bold green"), safe(encoded.decode())), soft_wrap=True)
 
 
-async def _run_until_signal(wish: RunRequest, console: Console, *, as_json: bool) -> Any:
-    """SIGTERM does what asyncio does at Ctrl-C: the run is cancelled, and the engine ends its lease as it closes.
+async def _run_until_signal(request: RunRequest, console: Console, *, as_json: bool) -> Any:
+    """SIGTERM cancels the run, as Ctrl-C does in asyncio, and the engine releases its lease as it closes.
 
-    A second SIGTERM ends the process as the system does.
+    A second SIGTERM has the default action and ends the process.
     """
-    running = asyncio.create_task(_run(wish, console, as_json=as_json))
+    running = asyncio.create_task(_run(request, console, as_json=as_json))
     loop = asyncio.get_running_loop()
 
     def stop() -> None:
@@ -309,30 +279,29 @@ async def _run_until_signal(wish: RunRequest, console: Console, *, as_json: bool
     return await running
 
 
-async def _run(wish: RunRequest, console: Console, *, as_json: bool) -> Any:
-    application = wish.application
-    working = Engine(wish.path, modules=application.modules, flows=application.flows, payload_limit=wish.payload_limit)
-    async with working as engine:
+async def _run(request: RunRequest, console: Console, *, as_json: bool) -> Any:
+    application = request.application
+    engine = Engine(
+        request.path, modules=application.modules, flows=application.flows, payload_limit=request.payload_limit
+    )
+    async with engine:
         store = store_of(engine)
-        before = await store.find_instance(InstanceId(wish.id))
-        handle = await _begin(engine, wish, before)
-        record = await (
-            store.find_instance(InstanceId(wish.id)) if handle.number is None else store.read_instance(handle.number)
-        )
+        before = await store.find_instance(InstanceId(request.id))
+        handle = await _begin(engine, request, before)
+        if as_json:
+            return await handle.result()
+        record = None if handle.number is None else await store.read_instance(handle.number)
         if record is None:
-            raise InstanceNotFound(f"no instance has the id {wish.id!r}")
-        if not as_json:
-            _headline(console, wish, before, is_new=handle.is_new)
-        progress: ProgressDisplay = Silent() if as_json else Lines(console, resumes=not handle.is_new)
+            record = await require_instance(store, request.id)
+        _print_headline(console, request, before, is_new=handle.is_new)
         try:
-            return await _follow(store, handle, record, progress)
+            return await _follow(store, handle, record, Lines(console, resumes=not handle.is_new))
         finally:
-            if not as_json:
-                await _last_line(console, store, record)
+            await _print_last_line(console, store, record)
 
 
 def _leave_out_of_the_log(instance_id: str) -> None:
-    """Failures of this instance are on screen. A program that has set up logging gets them in its log, too."""
+    """Keeps failures of this instance, which the display shows, out of the log, unless the program set up logging."""
     logger = logging.getLogger("holdfast")
     if not logger.hasHandlers():
         logger.addFilter(
@@ -340,20 +309,20 @@ def _leave_out_of_the_log(instance_id: str) -> None:
         )
 
 
-async def _begin(engine: Engine, wish: RunRequest, before: InstanceRecord | None) -> Handle[Any]:
-    """Start it. An instance that is there goes on with the input that it has, if no other is given."""
-    workflow = wish.application.workflow
-    if before is None or not wish.is_answered_by(before):
-        return await engine.start(bind_input(workflow, wish.input), id=wish.id, policy=wish.policy)
+async def _begin(engine: Engine, request: RunRequest, before: InstanceRecord | None) -> Handle[Any]:
+    """Starts the instance, or continues the one that has the id."""
+    workflow = request.application.workflow
+    if before is None or not request.continues(before):
+        return await engine.start(bind_input(workflow, request.input), id=request.id, policy=request.policy)
     if before.workflow != workflow.name:
         raise InstanceConflict(
-            f"the id {wish.id!r} is taken by an instance of {before.workflow!r}, not {workflow.name!r}"
+            f"the id {request.id!r} is taken by an instance of {before.workflow!r}, not {workflow.name!r}"
         )
-    return engine.get(wish.id)
+    return engine.get(request.id)
 
 
-async def _follow(store: Store, handle: Handle[Any], record: InstanceRecord, progress: ProgressDisplay) -> Any:
-    """Wait for the result, and show what happens meanwhile."""
+async def _follow(store: Store, handle: Handle[Any], record: InstanceRecord, progress: Lines) -> Any:
+    """Shows the steps until the result is there, and returns it."""
     loop = asyncio.get_running_loop()
     pause = REFRESH_SECONDS
     with progress:
@@ -361,33 +330,33 @@ async def _follow(store: Store, handle: Handle[Any], record: InstanceRecord, pro
         try:
             while not result.done():
                 began = loop.time()
-                progress.show(await read_steps_of(store, record), store.now_ms())
-                pause = max(REFRESH_SECONDS, (loop.time() - began) * MOST_OF_THE_TIME)
+                progress.show(await read_execution(store, record), store.now_ms())
+                pause = max(REFRESH_SECONDS, (loop.time() - began) * PAUSE_FACTOR)
                 await asyncio.wait({result}, timeout=pause)
         finally:
             result.cancel()
-        progress.show(await read_steps_of(store, record), store.now_ms())
+        progress.show(await read_execution(store, record), store.now_ms())
     return result.result()
 
 
-def _headline(console: Console, wish: RunRequest, before: InstanceRecord | None, *, is_new: bool) -> None:
+def _print_headline(console: Console, request: RunRequest, before: InstanceRecord | None, *, is_new: bool) -> None:
     how = ""
     if before is not None and is_new:
-        how = " (a new one; the one before is kept)"
+        how = " (a new instance; the earlier one is kept)"
     elif before is not None:
-        how = " (goes on)" if before.closed_at_ms is None else " (ended before)"
+        how = " (continued)" if before.closed_at_ms is None else " (ended before)"
     line = Text.assemble(
-        (safe(wish.application.workflow.name), "bold"),
+        (safe(request.application.workflow.name), "bold"),
         " ",
-        (safe(wish.id), "cyan"),
-        f" in {safe(display_name(wish.path))}{how}",
+        (safe(request.id), "cyan"),
+        f" in {safe(display_name(request.path))}{how}",
     )
     print_line(console, line)
 
 
-async def _last_line(console: Console, store: Store, begun: InstanceRecord) -> None:
-    """How it ended, and how long it took from its start, also across processes."""
-    record = await store.read_instance(begun.number)
+async def _print_last_line(console: Console, store: Store, started: InstanceRecord) -> None:
+    """Prints the final state and the time since the start, which may have been in another process."""
+    record = await store.read_instance(started.number)
     if record is None or record.closed_at_ms is None:
         return
     took = seconds_text((record.closed_at_ms - record.created_at_ms) / 1000)

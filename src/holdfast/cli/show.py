@@ -1,11 +1,9 @@
-"""``holdfast show ID``: one instance, its timeline, and what it waits for or how it ended."""
+"""``holdfast show ID``: one instance with its steps, its messages, and the reason why it waits or how it ended."""
 
-import asyncio
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from textwrap import indent
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import click
 import msgspec
@@ -25,95 +23,43 @@ from holdfast.cli.console import (
     safe,
     safe_lines,
     seconds_text,
+    standard_output,
     state_text,
+    status_text,
     value_text,
 )
 from holdfast.cli.explain import digits_text
-from holdfast.cli.show_flow import RIGHT, NodeReport, node_fields, node_rows, read_nodes
-from holdfast.cli.steps import (
-    InstanceSteps,
-    StepReport,
-    StepState,
-    attempt_fields,
-    attempt_seconds,
-    failure_of_attempt,
-    read_steps_of,
-    step_notes,
-)
-from holdfast.cli.store_option import open_read_only
-from holdfast.client.views.flows import node_waits, read_composite
+from holdfast.cli.show_flow import RIGHT, NodeTable
+from holdfast.cli.steps import LONGEST_NOTE, STEP_COLUMNS, Cells, step_fields, step_notes, step_rows
+from holdfast.cli.store_option import read_store, require_instance
 from holdfast.client.views.instances import (
     NEWEST,
     WHOLE,
     MessageView,
     SetAsideEvent,
     UpdateView,
-    Values,
     moment,
-    read_key,
     short_failure,
 )
-from holdfast.client.views.obstacles import read_obstacles, unrecorded_waits
-from holdfast.client.views.report import Details, Story, read_details
+from holdfast.client.views.obstacles import unrecorded_waits
+from holdfast.client.views.report import InstanceReport, read_report
 from holdfast.core.collation import MEANING, PADDING, Digit
 from holdfast.core.flow.snapshot import version_of
-from holdfast.core.history import ExecutionCancelled, InstanceCancelled, InstanceTerminated, Payload
-from holdfast.core.ledger import DIGITS
 from holdfast.core.lifecycle import InstanceState
 from holdfast.core.updates import UpdateState
-from holdfast.errors import InstanceNotFound, StoreError
+from holdfast.errors import InstanceNotFound
 from holdfast.payloads.failures import Failure
 from holdfast.storage.contract import Store
-from holdfast.storage.records import InstanceId, InstanceNumber, InstanceRecord, ParentAndChildren
+from holdfast.storage.records import InstanceNumber, InstanceRecord
 
-LONGEST_NOTE: Final = 200
 LONGEST_RESULT: Final = 10_000
 MOST_LINES: Final = 10
-"""Unread messages, and updates, that are shown for people."""
+"""Unread messages, updates, and events set aside that are printed for people."""
 INDENT: Final = " " * 8
 OPEN_UPDATES: Final = (UpdateState.ASKED, UpdateState.ACCEPTED)
-_payload = msgspec.json.Decoder(Payload)
-_failure = msgspec.json.Decoder(Failure)
-
-
-@dataclass(frozen=True, slots=True)
-class InstanceReport:
-    """Everything the command tells about an instance."""
-
-    picture: InstanceSteps
-    details: Details
-    key: str
-    waiting_for: list[str]
-    outcome: bytes | None
-    now_ms: int
-    earlier: int
-    """How many instances had the id before."""
-    damage: list[str]
-    deadline_at_ms: int | None
-    family: ParentAndChildren
-    nodes: NodeReport | None
-    """Of a flow."""
-    composite: str | None
-    obstacles: Sequence[str]
-    """Why nothing moves."""
-
-    @property
-    def failure(self) -> Failure | None:
-        """How the workflow failed, if it did."""
-        if self.picture.record.state is not InstanceState.FAILED or self.outcome is None:
-            return None
-        try:
-            return _failure.decode(self.outcome)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            return Failure(type="unreadable", message="the stored failure cannot be decoded")
-
-    @property
-    def reason(self) -> str | None:
-        """Why it was terminated or cancelled, if that was said."""
-        for event in reversed(self.picture.events):
-            if isinstance(event, InstanceTerminated | ExecutionCancelled | InstanceCancelled):
-                return event.reason or None
-        return None
+STEP_TABLE: Final = ("at", "step", *STEP_COLUMNS)
+ENDED_EARLY: Final = (InstanceState.TERMINATED, InstanceState.CANCELLED)
+T = TypeVar("T")
 
 
 def show(
@@ -124,414 +70,267 @@ def show(
     as_json: bool = False,
 ) -> None:
     """Show one instance: its steps with their attempts and ledgers, and what it waits for or how it ended."""
-    shown = asyncio.run(_read(instance_id, number, store, is_whole=whole, with_outputs=as_json))
+    checked_name(instance_id, "an instance")
+
+    async def read(opened: Store) -> InstanceReport:
+        record = await _find(opened, instance_id, number)
+        return await read_report(opened, record, is_whole=whole, with_outputs=as_json)
+
+    report = read_store(store, read)
     if as_json:
-        click.echo(json_text(_fields(shown)))
+        click.echo(json_text(_fields(report)))
     else:
-        _print(shown, Console(highlight=False, width=sys.maxsize if whole else None))
+        _Printer(report, standard_output(is_whole=whole)).print()
 
 
-async def _read(
-    instance_id: str, number: int | None, store: str | None, *, is_whole: bool, with_outputs: bool
-) -> InstanceReport:
-    named = InstanceId(checked_name(instance_id, "an instance"))
-    opened = open_read_only(store)
-    try:
-        found = await _find(opened, named, number)
-        earlier = 0 if found.superseded_at_ms is not None else await opened.count_earlier(named)
-        picture = await read_steps_of(opened, found)
-        record = picture.record
-        damage = [*picture.damage]
-        attempts = [attempt for step in picture.steps for attempt in step.attempts]
-        story = Story([(0, event) for event in picture.events], picture.flow, damage)
-        details = await read_details(opened, record, story, attempts, is_whole=is_whole)
-        nodes = await read_nodes(opened, picture, details.values, with_outputs=with_outputs or is_whole)
-        key, waiting_for = read_key(picture.events)
-        composite: str | None = key
-        stored_key = await opened.read_key(record.number)
-        if nodes is not None:
-            key, waiting_for = stored_key or "", node_waits(nodes.reading)
-            composite = await _composite(opened, record, nodes, key, damage)
-        elif stored_key is not None:  # of a flow before its first turn, or one whose history cannot be read
-            key, composite = stored_key, stored_key.rstrip(PADDING)
-        limit = await opened.read_deadline(record.number)
-        return InstanceReport(
-            picture=picture,
-            details=details,
-            key=key,
-            waiting_for=waiting_for if record.closed_at_ms is None else [],
-            outcome=await _outcome(opened, record, damage),
-            now_ms=opened.now_ms(),
-            earlier=earlier,
-            damage=damage,
-            deadline_at_ms=None if limit is None else limit.at_ms,
-            family=await opened.read_relatives(record.number),
-            nodes=nodes,
-            composite=composite,
-            obstacles=await read_obstacles(opened, record, attempts),
-        )
-    finally:
-        await opened.close()
-
-
-async def _composite(
-    store: Store, record: InstanceRecord, nodes: NodeReport, key: str, damage: list[str]
-) -> str | None:
-    try:
-        return await read_composite(store, record, nodes.reading, key)
-    except StoreError as error:  # of a child
-        damage.append(str(error))
-        return key.rstrip(PADDING)
-
-
-async def _outcome(store: Store, record: InstanceRecord, damage: list[str]) -> bytes | None:
-    """How the instance ended, as JSON."""
-    if record.outcome is None:
-        return None
-    try:
-        payload = _payload.decode(record.outcome)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        damage.append(f"its outcome cannot be decoded: {str(error)[:LONGEST_NOTE]}")
-        return None
-    if not payload.reference:
-        return bytes(payload.data)
-    return (await store.read_payloads(record.number, [payload.reference])).get(payload.reference)
-
-
-async def _find(store: Store, named: InstanceId, number: int | None) -> InstanceRecord:
+async def _find(store: Store, instance_id: str, number: int | None) -> InstanceRecord:
     if number is None:
-        record = await store.find_instance(named)
-    else:
-        checked = number if 0 <= number < NEWEST else 0  # numbers begin with 1
-        record = await store.read_instance(InstanceNumber(checked))
-    if record is None or record.id != named:
-        which = "" if number is None else f" and the number {number}"
-        raise InstanceNotFound(f"no instance has the id {named!r}{which}")
+        return await require_instance(store, instance_id)
+    checked = number if 0 <= number < NEWEST else 0  # the first instance has number 1
+    record = await store.read_instance(InstanceNumber(checked))
+    if record is None or record.id != instance_id:
+        raise InstanceNotFound(f"no instance has the id {instance_id!r} and the number {number}")
     return record
 
 
-# ---------------------------------------------------------------- for people
-
-
-def _print(shown: InstanceReport, console: Console) -> None:
-    record = shown.picture.record
-    version = f" version {safe(record.version)}" if record.version else ""
-    head = Text.assemble((safe(record.id), "bold cyan"), f"  {safe(record.workflow)}{version}  ")
-    print_line(console, head + state_text(record.state))
-    print_line(console, Text(_times(shown), "dim"))
-    if note := _others(shown):
-        print_line(console, Text(note, "dim"))
-    for relatives in _family_lines(shown.family):
-        print_line(console, Text(relatives, "dim"))
-    _print_values(shown, console)
-    _print_steps(shown, console)
-    _print_waits(shown, console)
-    _print_end(shown, console)
-
-
-def _print_values(shown: InstanceReport, console: Console) -> None:
-    """What it was given, and what its code says and keeps."""
-    values = shown.details.values
-    given = arguments_text(values.of_input(shown.picture.record.input), _longest(shown))
-    if given:
-        _line(console, ("input ", "cyan"), given)
-    if shown.details.custom_status is not None:
-        status = shown.details.custom_status
-        said = safe(status, _longest(shown)) if isinstance(status, str) else value_text(status, _longest(shown))
-        _line(console, ("says ", "cyan"), said)
-    for key, value in sorted(shown.details.state_values.items()):
-        _line(console, ("state ", "cyan"), f"{safe(key)} = {value_text(value, _longest(shown))}")
-
-
-def _print_waits(shown: InstanceReport, console: Console) -> None:
-    """What it waits for, what waits for it, and why nothing moves."""
-    record = shown.picture.record
-    for waiting in shown.waiting_for or unrecorded_waits(record.state, record.turn, shown.obstacles):
-        print_line(console, Text.assemble(("waits for ", "yellow"), safe(waiting)))
-    for aside in shown.details.set_aside[-MOST_LINES:]:
-        print_line(console, Text.assemble(("set aside ", "bold red"), _aside_text(aside, shown)))
-    if len(shown.details.set_aside) > MOST_LINES:
-        older = f"and {len(shown.details.set_aside) - MOST_LINES} older events were set aside: --json has them"
-        print_line(console, Text(older, "dim"))
-    mailbox = [message for message in shown.details.mailbox if message.kind != "answer"]
-    for message in mailbox[:MOST_LINES]:
-        _line(console, ("unread ", "yellow"), _message_text(message, shown))
-    if len(mailbox) > MOST_LINES:
-        print_line(console, Text(f"and {len(mailbox) - MOST_LINES} unread more: --json has them", "dim"))
-    open_first = sorted(shown.details.updates, key=lambda update: update.state not in OPEN_UPDATES)
-    for update in open_first[:MOST_LINES]:
-        _line(console, ("update ", "cyan"), _update_text(update, shown))
-    if len(open_first) > MOST_LINES:
-        print_line(console, Text(f"and {len(open_first) - MOST_LINES} updates more: --json has them", "dim"))
-    for obstacle in shown.obstacles:
-        print_line(console, Text.assemble(("stuck ", "bold red"), safe(obstacle)))
-    if record.blocked is not None and record.state is InstanceState.BLOCKED:
-        print_line(console, Text.assemble(("blocked ", "bold red"), safe(record.blocked)))
-    for damage in shown.damage:
-        print_line(console, Text.assemble(("damaged ", "bold red"), safe(damage)))
-    if shown.damage:
-        print_line(console, Text("holdfast verify checks the whole store", "dim"))
-
-
-def _print_end(shown: InstanceReport, console: Console) -> None:
-    """How it ended."""
-    record = shown.picture.record
-    if (failure := shown.failure) is not None:
-        for line in _failure_lines(failure):
-            print_line(console, line)
-        for code in safe_lines(_innermost(failure).traceback).splitlines():
-            _line(console, (code, "dim"))
-    elif record.state in (InstanceState.TERMINATED, InstanceState.CANCELLED):
-        said = f"{record.state.lower()} "
-        print_line(console, Text.assemble((said, "bold magenta"), safe(shown.reason or "without a reason")))
-    elif shown.outcome is not None:
-        longest = len(shown.outcome) if shown.details.values.is_whole else LONGEST_RESULT
-        text = safe(shown.outcome.decode(errors="replace"), longest)
-        console.print(Text.assemble(("result ", "bold green"), text), soft_wrap=True)
-
-
-def _longest(shown: InstanceReport) -> int:
-    return sys.maxsize if shown.details.values.is_whole else LONGEST_NOTE
-
-
-def _line(console: Console, label: tuple[str, str], text: str = "") -> None:
-    """A label and a value in one line of the terminal."""
-    console.print(clipped(Text.assemble(label, text), line_width(console)), soft_wrap=True)
-
-
-def _message_text(message: MessageView, shown: InstanceReport) -> str:
-    sent = "" if message.sent_at is None else f", sent {message.sent_at:%Y-%m-%d %H:%M:%S} UTC"
-    value = value_text(message.value, _longest(shown))
-    match message.kind:
-        case "event":
-            lost = "" if message.is_awaited else " (no wait is open for it)"
-            return f"event {safe(message.name)}{lost}: {value}{sent}"
-        case "cancel":
-            return f"request to cancel: {value}{sent}"
-        case _:
-            return f"{message.kind} {safe(message.name)}: {value}{sent}"
-
-
-def _aside_text(aside: SetAsideEvent, shown: InstanceReport) -> str:
-    value = value_text(aside.value, _longest(shown))
-    where = "" if aside.execution == shown.picture.record.execution else f" to execution {aside.execution}"
-    sent = f"sent{where} {aside.received_at:%Y-%m-%d %H:%M:%S} UTC"
-    return f"event {safe(aside.name)}: {value}, {sent}; {safe(aside.reason)}"
-
-
-def _update_text(update: UpdateView, shown: InstanceReport) -> str:
-    given = arguments_text(update.input, _longest(shown)) if update.name else ""
-    called = f"{safe(update.name or update.id)}({given}) {safe(update.state)}"
-    if update.failure is not None:
-        return f"{called}: {safe(update.failure, _longest(shown))}"
-    return called if update.result is None else f"{called} -> {value_text(update.result, _longest(shown))}"
-
-
-def _print_steps(shown: InstanceReport, console: Console) -> None:
-    """The key, and what its digits stand for: the nodes of a flow, or the steps of code."""
-    nodes = shown.nodes
-    if shown.key:
-        key = Text(shown.key) if nodes is None else digits_text(shown.key)
-        console.print(Text.assemble(("key ", "dim"), key, (f"  {_key_words(shown.key)}", "dim")), soft_wrap=True)
-    if nodes is not None:
-        if shown.composite != shown.key.rstrip(PADDING):
-            composite = "of more children than are read here" if shown.composite is None else shown.composite
-            console.print(Text.assemble(("with children ", "dim"), composite), soft_wrap=True)
-        rows, notes = node_rows(nodes)
-        print_aligned(console, rows, right=RIGHT, below=_below(notes, console))
-    elif shown.picture.steps:
-        rows, notes = _timeline(shown)
-        print_aligned(console, rows, right=(0, 2, 5), below=_below(notes, console))
-
-
-def _below(notes: Mapping[int, Sequence[str]], console: Console) -> dict[int, list[Text]]:
-    """Notes as lines under their rows."""
-    width = line_width(console)
-    return {row: [clipped(Text(f"{INDENT}{note}", "dim"), width) for note in said] for row, said in notes.items()}
-
-
-def _times(shown: InstanceReport) -> str:
-    record = shown.picture.record
-    turns = count_text(record.turn, "turn")
-    if record.execution > 1:
-        turns = f"execution {record.execution}, {turns}"
-    began = f"started {moment_text(record.created_at_ms)} UTC"
-    if record.closed_at_ms is None:
-        owner = "nobody has it in memory" if record.owner is None else f"worker {safe(record.owner)} has it"
-        due = "" if shown.deadline_at_ms is None else f", deadline {moment_text(shown.deadline_at_ms)} UTC"
-        lost = f", {count_text(record.losses, 'worker')} lost since its last turn" if record.losses else ""
-        return f"{began}, {turns}, {owner}{due}{lost}"
-    return f"{began}, took {seconds_text((record.closed_at_ms - record.created_at_ms) / 1000)}, {turns}"
-
-
-def _others(shown: InstanceReport) -> str:
-    """G3: that the id had other instances before, or has a newer one."""
-    record = shown.picture.record
-    if record.superseded_at_ms is not None:
-        when = moment_text(record.superseded_at_ms)
-        return f"an earlier instance, number {record.number}; the id was given to a new one at {when} UTC"
-    if not shown.earlier:
-        return ""
-    had = "one earlier instance" if shown.earlier == 1 else f"{shown.earlier} earlier instances"
-    return f"the id had {had}; holdfast list has their numbers, show --number N tells of one"
-
-
-def _family_lines(family: ParentAndChildren) -> Iterator[str]:
-    """Whose child it is, and how many it has, of all its executions."""
-    if (parent := family.parent) is not None:
-        yield f"a child of {safe(parent.id)}, number {parent.child} of its execution {parent.execution}"
-    if family.children:
-        counts = ", ".join(f"{count} {state}" for state, count in sorted(family.children.items()))
-        total = sum(family.children.values())
-        yield f"{total} {'child' if total == 1 else 'children'}: {counts}"
-
-
-def _key_words(key: str) -> str:
-    """The key in words: how many steps are at which digit."""
-    counts = {digit: key.count(digit.character) for digit in Digit if digit is not Digit.NOT_USED}
-    return ", ".join(f"{count} {MEANING[digit]}" for digit, count in counts.items() if count)
-
-
-def _timeline(shown: InstanceReport) -> tuple[list[list[Text]], dict[int, list[str]]]:
-    """A row for every attempt and every other step, in the order in which the steps were scheduled. Notes by row."""
-    rows = [[Text(name) for name in ("at", "step", "attempt", "state", "ledger", "took", "")]]
-    notes: dict[int, list[str]] = {}
-    for step in shown.picture.steps:
-        rows += _attempt_rows(step, shown) if step.kind == "activity" else [_step_row(step, shown)]
-        notes[len(rows) - 1] = [*step_notes(step, shown.details.values, shown.now_ms)]
-    return rows, notes
-
-
-def _step_row(step: StepReport, shown: InstanceReport) -> list[Text]:
-    began_ms = shown.picture.record.created_at_ms
-    if step.child is not None:
-        return _child_row(step, step.child, shown)
-    due = "" if step.due_at_ms is None else f"due {moment_text(step.due_at_ms)} UTC"
-    at = "" if step.ended_at_ms is None else _offset(step.ended_at_ms - began_ms)
-    state = Text(step.status_text, "yellow" if step.state is StepState.OPEN else "dim")
-    return [Text(at), Text(safe(step.title, LONGEST_NOTE)), Text(), state, Text(), Text(), Text(due, "dim")]
-
-
-def _child_row(step: StepReport, child: InstanceRecord, shown: InstanceReport) -> list[Text]:
-    at = Text(_offset(child.created_at_ms - shown.picture.record.created_at_ms))
-    end_ms = shown.now_ms if child.closed_at_ms is None else child.closed_at_ms
-    took = Text(seconds_text(max(0, end_ms - child.created_at_ms) / 1000))
-    title, state = Text(safe(step.title, LONGEST_NOTE)), state_text(child.state)
-    return [at, title, Text(), state, Text(), took, Text(safe(child.id), "cyan")]
-
-
-def _attempt_rows(step: StepReport, shown: InstanceReport) -> list[list[Text]]:
-    began_ms = shown.picture.record.created_at_ms
-    rows: list[list[Text]] = []
-    for attempt in step.attempts:
-        seconds = attempt_seconds(attempt, shown.now_ms)
-        failure = failure_of_attempt(attempt)
-        note = "" if failure is None else safe(short_failure(failure), LONGEST_NOTE)
-        if attempt.started_at_ms is None and attempt.available_at_ms > shown.now_ms:
-            note = f"from {moment_text(attempt.available_at_ms)} UTC"
-        start_ms = attempt.scheduled_at_ms if attempt.started_at_ms is None else attempt.started_at_ms
-        rows.append(
-            [
-                Text(_offset(start_ms - began_ms)),
-                Text(safe(step.name)),
-                Text(str(attempt.key.attempt)),
-                state_text(attempt.state),
-                Text(f"{attempt.ledger:0{DIGITS}d}", "dim"),
-                Text("" if seconds is None else seconds_text(seconds)),
-                Text(note, "red" if failure is not None else "dim"),
-            ]
-        )
-    return rows
-
-
-def _offset(milliseconds: int) -> str:
-    return f"+{seconds_text(max(0, milliseconds) / 1000)}"
-
-
-def _innermost(failure: Failure) -> Failure:
-    while failure.cause is not None:
-        failure = failure.cause
-    return failure
-
-
-def _failure_lines(failure: Failure) -> Iterator[Text]:
-    """The failure and its causes, outermost first."""
-    current: Failure | None = failure
-    label = "failed "
-    while current is not None:
-        yield Text.assemble((label, "bold red"), safe_lines(short_failure(current)))
-        for note in current.notes:
-            yield Text(indent(safe_lines(note), "  "), "dim")
-        for member in current.members:
-            yield Text(f"  one of them: {safe(short_failure(member))}")
-        current = current.cause
-        label = "  because of "
-
-
-# ---------------------------------------------------------------- for programs
-
-
-def _fields(shown: InstanceReport) -> dict[str, Any]:
-    record = shown.picture.record
+def _fields(report: InstanceReport) -> dict[str, Any]:
+    """The JSON of the command: the description, the steps, and the outcome."""
+    record = report.record
+    described = report.described
     fields: dict[str, Any] = {
         "id": record.id,
         "number": record.number,
-        "earlier": shown.earlier,
+        "earlier": report.earlier,
         "superseded_at": moment(record.superseded_at_ms),
-        "workflow": record.workflow,
-        "version": record.version,
-        "state": record.state,
-        "status": record.state,  # its former name, in this release only
-        "execution": record.execution,
-        "turn": record.turn,
-        "collation_key": shown.key,
-        "composite_key": shown.composite,
-        "created_at": moment(record.created_at_ms),
-        "closed_at": moment(record.closed_at_ms),
-        "deadline": moment(shown.deadline_at_ms),
-        "waiting_for": shown.waiting_for,
-        "obstacles": [*shown.obstacles],
-        "set_aside": shown.details.set_aside,
-        "blocked": record.blocked,
-        "custom_status": shown.details.custom_status,
-        "input": shown.details.values.of_input(record.input),
-        "state_values": shown.details.state_values,
-        "mailbox": shown.details.mailbox,
-        "updates": shown.details.updates,
-        "losses": record.losses,
-        "damage": shown.damage,
-        "parent": None if shown.family.parent is None else shown.family.parent.id,
-        "children": dict(shown.family.children),
-        "steps": [_step_fields(step, shown.details.values) for step in shown.picture.steps],
+        **{
+            name: value
+            for name, value in msgspec.structs.asdict(described).items()
+            if name not in ("attempts", "steps")
+        },
+        "status": described.state,  # deprecated name of `state`
+        "steps": [step_fields(step, report.values) for step in report.execution.steps],
     }
-    if shown.nodes is not None:
-        fields["flow"] = version_of(shown.picture.events)
-        fields["nodes"] = node_fields(shown.nodes)
-    if (failure := shown.failure) is not None:
+    if report.execution.flow is not None:
+        fields["flow"] = version_of(report.execution.events)
+        fields["nodes"] = NodeTable(report, report.execution.flow).fields()
+    if (failure := report.failure) is not None:
         fields["failure"] = msgspec.to_builtins(failure)
-    elif record.state in (InstanceState.TERMINATED, InstanceState.CANCELLED):
-        fields["reason"] = shown.reason
-    elif shown.outcome is not None:
-        fields["result"] = WHOLE.of(shown.outcome)
+    elif record.state in ENDED_EARLY:
+        fields["reason"] = report.reason
+    elif report.outcome is not None:
+        fields["result"] = WHOLE.of(report.outcome)
     return fields
 
 
-def _step_fields(step: StepReport, values: Values) -> dict[str, Any]:
-    fields: dict[str, Any] = {"kind": step.kind, "number": step.number}
-    if step.node:
-        fields |= {"node": step.node, "dimension": step.dimension}
-    if step.state is StepState.DONE and step.outcome is not None:
-        fields["result"] = values.of_payload(step.outcome)
-    if step.kind == "timer":
-        return {**fields, "state": step.status_text, "due_at": moment(step.due_at_ms)}
-    if step.kind == "child":
-        state = step.status_text if step.child is None else step.child.state
-        return {**fields, "name": step.name, "id": step.id, "state": state, "ended_at": moment(step.ended_at_ms)}
-    if step.kind != "activity":
-        return {**fields, "name": step.name, "state": step.status_text, "ended_at": moment(step.ended_at_ms)}
-    return {
-        **fields,
-        "name": step.name,
-        "state": step.state,
-        "attempts": [attempt_fields(attempt, values) for attempt in step.attempts],
-    }
+class _Printer:
+    """Prints a report for people, section by section."""
+
+    def __init__(self, report: InstanceReport, console: Console) -> None:
+        self._report = report
+        self._described = report.described
+        self._record = report.record
+        self._console = console
+        self._longest = sys.maxsize if report.values.is_whole else LONGEST_NOTE
+
+    def print(self) -> None:
+        record = self._record
+        version = f" version {safe(record.version)}" if record.version else ""
+        head = Text.assemble((safe(record.id), "bold cyan"), f"  {safe(record.workflow)}{version}  ")
+        print_line(self._console, head + state_text(record.state))
+        for line in (self._times(), *self._relations()):
+            print_line(self._console, Text(line, "dim"))
+        self._print_values()
+        self._print_key()
+        self._print_steps()
+        self._print_messages()
+        self._print_obstacles()
+        self._print_end()
+
+    def _line(self, label: str, style: str, text: str) -> None:
+        """Prints a label and a value, cut at the width of the terminal."""
+        console = self._console
+        console.print(clipped(Text.assemble((f"{label} ", style), text), line_width(console)), soft_wrap=True)
+
+    def _folded(self, label: str, style: str, text: str) -> None:
+        """Prints a label and a sentence, folded at the width of the terminal."""
+        print_line(self._console, Text.assemble((f"{label} ", style), text))
+
+    def _note(self, text: str) -> None:
+        print_line(self._console, Text(text, "dim"))
+
+    # -------------------------------------------------------- the instance
+
+    def _times(self) -> str:
+        record = self._record
+        turns = count_text(record.turn, "turn")
+        if record.execution > 1:
+            turns = f"execution {record.execution}, {turns}"
+        start = f"started {moment_text(record.created_at_ms)} UTC"
+        if record.closed_at_ms is not None:
+            return f"{start}, took {seconds_text((record.closed_at_ms - record.created_at_ms) / 1000)}, {turns}"
+        owner = "held by no worker" if record.owner is None else f"held by worker {safe(record.owner)}"
+        deadline = self._described.deadline
+        due = "" if deadline is None else f", deadline {deadline:%Y-%m-%d %H:%M:%S} UTC"
+        lost = f", {count_text(record.losses, 'worker')} lost since its last turn" if record.losses else ""
+        return f"{start}, {turns}, {owner}{due}{lost}"
+
+    def _relations(self) -> Iterator[str]:
+        """Other instances with the same id (G3), the parent, and the number of children."""
+        record = self._record
+        if record.superseded_at_ms is not None:
+            when = moment_text(record.superseded_at_ms)
+            yield f"an earlier instance, number {record.number}; a newer one has the id since {when} UTC"
+        elif self._report.earlier:
+            earlier = count_text(self._report.earlier, "earlier instance")
+            yield f"{earlier} with this id: holdfast list has their numbers for show --number N"
+        if (parent := self._report.family.parent) is not None:
+            yield f"a child of {safe(parent.id)}, number {parent.child} of its execution {parent.execution}"
+        if children := self._described.children:
+            total = sum(children.values())
+            counts = ", ".join(f"{count} {state}" for state, count in sorted(children.items()))
+            yield f"{total} {'child' if total == 1 else 'children'}: {counts}"
+
+    def _print_values(self) -> None:
+        described = self._described
+        if given := arguments_text(described.input, self._longest):
+            self._line("input", "cyan", given)
+        if described.custom_status is not None:
+            self._line("status", "cyan", status_text(described.custom_status, self._longest))
+        for name, value in sorted(described.state_values.items()):
+            self._line("state", "cyan", f"{safe(name)} = {value_text(value, self._longest)}")
+
+    # -------------------------------------------------------- steps
+
+    def _print_key(self) -> None:
+        key = self._described.collation_key
+        is_flow = self._report.execution.flow is not None
+        if key:
+            digits = digits_text(key) if is_flow else Text(key)
+            print_line(self._console, Text.assemble(("key ", "dim"), digits, (f"  {_key_summary(key)}", "dim")))
+        composite = self._described.composite_key
+        if is_flow and composite != key.rstrip(PADDING):
+            shown = "has more children than this command reads" if composite is None else composite
+            self._folded("with children", "dim", shown)
+
+    def _print_steps(self) -> None:
+        execution = self._report.execution
+        if execution.flow is not None:
+            rows, notes = NodeTable(self._report, execution.flow).rows()
+            print_aligned(self._console, rows, right=RIGHT, below=self._below(notes))
+        elif execution.steps:
+            rows, notes = self._timeline()
+            print_aligned(self._console, rows, right=(0, 2, 5), below=self._below(notes))
+
+    def _timeline(self) -> tuple[list[Cells], dict[int, list[str]]]:
+        """A row for each attempt and each other step, in the order in which they were scheduled; notes by row."""
+        rows = [[Text(name) for name in STEP_TABLE]]
+        notes: dict[int, list[str]] = {}
+        for step in self._report.execution.steps:
+            title = safe(step.title, LONGEST_NOTE)
+            for at_ms, cells in step_rows(step, self._report.now_ms):
+                rows.append([Text(self._offset(at_ms)), Text(title), *cells])
+            notes[len(rows) - 1] = [*step_notes(step, self._report.values, self._report.now_ms)]
+        return rows, notes
+
+    def _offset(self, at_ms: int | None) -> str:
+        """The time since the start of the instance."""
+        return "" if at_ms is None else f"+{seconds_text(max(0, at_ms - self._record.created_at_ms) / 1000)}"
+
+    def _below(self, notes: Mapping[int, Sequence[str]]) -> dict[int, list[Text]]:
+        width = line_width(self._console)
+        return {
+            row: [clipped(Text(f"{INDENT}{note}", "dim"), width) for note in several] for row, several in notes.items()
+        }
+
+    # -------------------------------------------------------- messages and obstacles
+
+    def _print_messages(self) -> None:
+        """Open waits, events set aside, unread messages, and updates."""
+        described = self._described
+        waits = described.waiting_for or unrecorded_waits(described.state, described.turn, described.obstacles)
+        for wait in waits:
+            self._folded("waits for", "yellow", safe(wait))
+        set_aside = described.set_aside
+        for event in set_aside[-MOST_LINES:]:
+            self._folded("set aside", "bold red", self._set_aside_text(event))
+        if len(set_aside) > MOST_LINES:
+            self._note(f"and {len(set_aside) - MOST_LINES} older events were set aside: --json has them")
+        mailbox = [message for message in described.mailbox if message.kind != "answer"]
+        self._print_first(mailbox, "unread", "yellow", self._message_text)
+        open_first = sorted(described.updates, key=lambda update: update.state not in OPEN_UPDATES)
+        self._print_first(open_first, "update", "cyan", self._update_text)
+
+    def _print_first(self, items: Sequence[T], label: str, style: str, text: Callable[[T], str]) -> None:
+        for item in items[:MOST_LINES]:
+            self._line(label, style, text(item))
+        if len(items) > MOST_LINES:
+            self._note(f"and {len(items) - MOST_LINES} more ({label}): --json has them")
+
+    def _set_aside_text(self, event: SetAsideEvent) -> str:
+        value = value_text(event.value, self._longest)
+        to = "" if event.execution == self._record.execution else f" to execution {event.execution}"
+        sent = f"sent{to} {event.received_at:%Y-%m-%d %H:%M:%S} UTC"
+        return f"event {safe(event.name)}: {value}, {sent}; {safe(event.reason)}"
+
+    def _message_text(self, message: MessageView) -> str:
+        sent = "" if message.sent_at is None else f", sent {message.sent_at:%Y-%m-%d %H:%M:%S} UTC"
+        subject = f"{message.kind} {safe(message.name)}"
+        if message.kind == "event" and not message.is_awaited:
+            subject = f"{subject} (no wait is open for it)"
+        if message.kind == "cancel":
+            subject = "request to cancel"
+        return f"{subject}: {value_text(message.value, self._longest)}{sent}"
+
+    def _update_text(self, update: UpdateView) -> str:
+        arguments = arguments_text(update.input, self._longest) if update.name else ""
+        call = f"{safe(update.name or update.id)}({arguments}) {safe(update.state)}"
+        if update.failure is not None:
+            return f"{call}: {safe(update.failure, self._longest)}"
+        return call if update.result is None else f"{call} -> {value_text(update.result, self._longest)}"
+
+    def _print_obstacles(self) -> None:
+        described = self._described
+        for obstacle in described.obstacles:
+            self._folded("stuck", "bold red", safe(obstacle))
+        if described.blocked is not None and described.state is InstanceState.BLOCKED:
+            self._folded("blocked", "bold red", safe(described.blocked))
+        for damage in described.damage:
+            self._folded("damaged", "bold red", safe(damage))
+        if described.damage:
+            self._note("holdfast verify checks the whole store")
+
+    # -------------------------------------------------------- the outcome
+
+    def _print_end(self) -> None:
+        report = self._report
+        if (failure := report.failure) is not None:
+            self._print_failure(failure)
+        elif self._record.state in ENDED_EARLY:
+            self._folded(self._record.state.lower(), "bold magenta", safe(report.reason or "without a reason"))
+        elif report.outcome is not None:
+            longest = len(report.outcome) if report.values.is_whole else LONGEST_RESULT
+            result = safe(report.outcome.decode(errors="replace"), longest)
+            self._console.print(Text.assemble(("result ", "bold green"), result), soft_wrap=True)
+
+    def _print_failure(self, failure: Failure) -> None:
+        """Prints the failure and its causes, outermost first, then the traceback of the innermost."""
+        current: Failure | None = failure
+        innermost = failure
+        label = "failed"
+        while current is not None:
+            self._folded(label, "bold red", safe_lines(short_failure(current)))
+            for note in current.notes:
+                self._note(indent(safe_lines(note), "  "))
+            for member in current.members:
+                print_line(self._console, Text(f"  one of them: {safe(short_failure(member))}"))
+            innermost = current
+            current = current.cause
+            label = "  because of"
+        for line in safe_lines(innermost.traceback).splitlines():
+            self._console.print(clipped(Text(line, "dim"), line_width(self._console)), soft_wrap=True)
+
+
+def _key_summary(key: str) -> str:
+    """The number of steps at each digit, in words."""
+    counts = {digit: key.count(digit.character) for digit in Digit if digit is not Digit.NOT_USED}
+    return ", ".join(f"{count} {MEANING[digit]}" for digit, count in counts.items() if count)

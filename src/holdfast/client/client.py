@@ -53,7 +53,7 @@ class Client:
         await self._local.stop()
         await self._local.committer.drain()
         self._calls.queries.stop()
-        closed = f"{session.owner.name} was closed during this call; the instance goes on without it"
+        closed = f"{session.owner.name} was closed during this call; the instance continues without it"
         await session.close(ClientClosed(closed))
 
     async def __aenter__(self) -> Self:

@@ -19,11 +19,9 @@ from holdfast.client.views.instances import (
     Summary,
     Values,
     check_page,
-    description,
-    moment,
     summary,
 )
-from holdfast.client.views.obstacles import read_obstacles, waiting_sentence
+from holdfast.client.views.obstacles import waiting_sentence
 from holdfast.core.history import ActivityScheduled, HistoryEvent, decode_events, encode_event, payloads_of
 from holdfast.errors import HoldfastError, StoreError
 from holdfast.payloads.encoding import decode
@@ -212,32 +210,9 @@ class Handle(Generic[R_co]):
 
         In a damaged store, `damage` describes what could not be read.
         """
-        from holdfast.client.views.flows import add_nodes  # noqa: PLC0415
-        from holdfast.client.views.report import read_details, read_story, repaired  # noqa: PLC0415 - most programs do not need it
+        from holdfast.client.views.report import read_report  # noqa: PLC0415 - most programs do not need it
 
-        record, damage = repaired(await self._record())
-        store = self._calls.store
-        attempts = [repaired(each)[0] for each in await store.read_attempts(record.number, record.execution)]
-        story = await read_story(store, record)
-        details = await read_details(store, record, story, attempts, is_whole=whole)
-        values = details.values
-        described = description(record, story.events, attempts, values)
-        described = await add_nodes(store, described, record, story.flow, attempts=attempts, values=values)
-        limit = await store.read_deadline(record.number)
-        family = await store.read_relatives(record.number)
-        return msgspec.structs.replace(
-            described,
-            custom_status=details.custom_status,
-            state_values=details.state_values,
-            mailbox=details.mailbox,
-            updates=details.updates,
-            set_aside=details.set_aside,
-            damage=[*damage, *story.damage],
-            deadline=None if limit is None else moment(limit.at_ms),
-            parent=None if family.parent is None else family.parent.id,
-            children=family.children,
-            obstacles=await read_obstacles(store, record, attempts),
-        )
+        return (await read_report(self._calls.store, await self._record(), is_whole=whole)).described
 
     async def children(self, *, limit: int = 100, before: int = NEWEST) -> list[Summary]:
         """A page of the children that the workflow started, newest first; see `Client.list`."""

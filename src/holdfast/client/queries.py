@@ -159,12 +159,12 @@ class QueryClient:
         seconds: float,
     ) -> Reply | None:
         """Store the query for a worker. None if it is to be stored again, or is not answered within `seconds`."""
-        question = QueryRow(
+        query_row = QueryRow(
             id=self._session.platform.providers.unique_text(), number=record.number, name=name, input=data
         )
         kept_ms = LONGEST_KEPT_MS if within is None else checked_duration_ms(within, "timeout") + LATE_MS
         outcome = await self._local.committer.commit(
-            AskQuery(query=question, expires_at_ms=self._store.now_ms() + kept_ms)
+            AskQuery(query=query_row, expires_at_ms=self._store.now_ms() + kept_ms)
         )
         if isinstance(outcome, Rejected):
             raise QueryFailed(f"the query {name!r} was not sent: {outcome.reason}")
@@ -174,7 +174,7 @@ class QueryClient:
         ends_at = loop.time() + seconds
         try:
             async for _ in self._session.changes.rounds():
-                stored = await self._store.read_query_reply(question.id)
+                stored = await self._store.read_query_reply(query_row.id)
                 if stored is not None:
                     reply = decode_answer(stored)
                     return None if reply.kind is ReplyKind.NOT_NOW else reply
@@ -182,7 +182,7 @@ class QueryClient:
                     return None
         finally:
             if not self._session.is_closed:  # else the row expires
-                self._local.committer.submit(DeleteQueries(query_id=question.id), ignore_outcome)
+                self._local.committer.submit(DeleteQueries(query_id=query_row.id), ignore_outcome)
         raise AssertionError
 
     def _queries(self, worker: WorkerRuntime | None, workflow: str) -> Queries | None:

@@ -1,4 +1,4 @@
-"""How activities and edges of a flow are called in a drawing, and what the digits of an instance are called there."""
+"""Labels of nodes, edges and digits in drawings."""
 
 import unicodedata
 from typing import Final, assert_never
@@ -33,28 +33,12 @@ _STATES: Final = {
 
 
 def kind_of(action: AnyAction) -> str:
-    """The word of YAML for what it does."""
-    match action:
-        case TriggerAction():
-            return "trigger"
-        case RunAction():
-            return "run"
-        case ChildAction():
-            return "flow"
-        case WaitAction():
-            return "wait"
-        case CycleAction():
-            return "cycle"
-        case RaiseAction():
-            return "raise"
-        case InterruptAction():
-            return "interrupt"
-        case _:
-            assert_never(action)
+    """The key of YAML for what a node does: the tag under which a definition stores the action."""
+    return str(action.__struct_config__.tag)
 
 
 def detail_of(action: AnyAction) -> str:
-    """What it does, in a few words."""
+    """What a node does, in a few words."""
     match action:
         case TriggerAction():
             return "trigger"
@@ -87,23 +71,23 @@ def _span(span: Span | None) -> str:
 
 
 def edge_label(edge: After) -> str:
-    """What is written beside an edge."""
+    """The label of an edge."""
     caught = "" if edge.catch is None else f"on {', '.join(edge.catch)}"
     return " and ".join(part for part in (caught, edge.when, "otherwise" if edge.otherwise else "") if part)
 
 
 def state_of(digit: str) -> str:
-    """What a digit of the key says about an activity; nothing if it is no such digit."""
+    """The state of an activity by its digit of the key; empty if it is not a digit."""
     return _STATES.get(Digit(int(digit)), "") if digit.isdecimal() and len(digit) == 1 else ""
 
 
 def safe(text: str) -> str:
-    """A text on one line, without characters that cannot be drawn."""
+    """A string on one line, without characters that cannot be drawn."""
     return "".join(character if character.isprintable() else "\ufffd" for character in text.replace("\n", " "))
 
 
 def shorten(text: str, columns: int) -> str:
-    """As much of a text as fits; wide characters take two columns."""
+    """As much of a string as fits; wide characters take two columns."""
     text = safe(text)
     if sum(map(_columns, text)) <= columns:
         return text

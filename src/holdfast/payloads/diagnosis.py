@@ -1,12 +1,11 @@
-"""Finds where and why a value does not fit its annotated type. It runs only when something is in doubt.
+"""Finds where and why a value does not fit its annotated type. It runs only when encoding is in doubt.
 
 The walk follows the value and the type side by side. It is bounded: a value nested deeper than `MAX_DEPTH`,
-which every cyclic one is, ends it. Messages name the path, the type expected, the type found and what to
-do; they never contain values, which may be secrets.
+which every cyclic one is, ends it. Messages name the path, the expected type, the found type and the remedy;
+they never contain values, which may be secrets.
 
-What counts as fitting is what a reader of the annotation would say: a tuple may stand for a list and the
-other way round, a frozenset for a set, an integer for a float that can hold it exactly. It arrives as the
-annotated type.
+A value fits if a reader of the annotation would accept it: a tuple for a list and the other way round, a
+frozenset for a set, an integer for a float that can hold it exactly. It is decoded as the annotated type.
 """
 
 import datetime as dt
@@ -16,11 +15,12 @@ import re
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Any, Final, NamedTuple, TypeGuard
+from typing import Any, Final, NamedTuple, TypeAlias, TypeGuard
 
 import msgspec
 from msgspec import inspect
 
+from holdfast.errors import PayloadError
 from holdfast.payloads.limits import MAX_DEPTH, MAX_INTEGER_DIGITS, shorten
 from holdfast.payloads.pydantic_models import is_model_type
 
@@ -28,11 +28,11 @@ _LONGEST_KEY_SHOWN: Final = 60
 _TOO_LARGE_INTEGER: Final = 10**MAX_INTEGER_DIGITS
 _NOTHING: Final = object()
 _PATH_AT_THE_END: Final = re.compile(r"(?<= - at `)\$(?=[^`]*`$)|(?<= - at `key` in `)\$(?=[^`]*`$)")
-_KINDS_THAT_ARE_NO_KEYS: Final = (bool, type(None), tuple, frozenset)
+_NO_KEYS: Final = (bool, type(None), tuple, frozenset)
 
 
 class Mismatch(NamedTuple):
-    """One misfit; `str()` is the sentence for the message."""
+    """A value that does not fit; `str()` is its message."""
 
     path: str
     expected: str
@@ -43,17 +43,25 @@ class Mismatch(NamedTuple):
         return f"at `{self.path}`: expected {self.expected}, found {self.found}; {self.advice}"
 
 
+Tried: TypeAlias = dict[tuple[int, int, str], tuple[object, bytes | PayloadError]]
+"""For the id of a union, the id of a value and its path: the value, so that its id stays taken, and its JSON."""
+
+
 class ValuePath(NamedTuple):
-    """Where the walk is: the path, and the identities of the containers around it."""
+    """A place in a value: its path, and the identities of the containers around it.
+
+    `tried` has the results of unions inside of the outermost union.
+    """
 
     path: str = "$"
     around: tuple[int, ...] = ()
+    tried: Tried | None = None
 
     def item(self, container: object, index: int) -> "ValuePath":
-        return ValuePath(f"{self.path}[{index}]", (*self.around, id(container)))
+        return ValuePath(f"{self.path}[{index}]", (*self.around, id(container)), self.tried)
 
     def member(self, container: object, key: object) -> "ValuePath":
-        return ValuePath(self.path + step_of(key), (*self.around, id(container)))
+        return ValuePath(self.path + step_of(key), (*self.around, id(container)), self.tried)
 
 
 ROOT: Final = ValuePath()
@@ -72,11 +80,11 @@ _Check = Callable[[Any, Any, ValuePath], Mismatch | None]
 _ADVICE_FIT: Final = "change the value or the annotation"
 _ADVICE_KEY: Final = "annotate the dict with its key type"
 _ADVICE_AWAIT: Final = "is an `await` missing?"
-_ADVICE_PLAIN: Final = "without an annotation only JSON types come back as they were: annotate it, or convert it"
+_ADVICE_PLAIN: Final = "without an annotation only JSON types are decoded unchanged: annotate it, or convert it"
 
 
 def find_problem(value: object, node: inspect.Type, place: ValuePath = ROOT) -> Mismatch | None:
-    """The first misfit of `value` to the type that `node` describes, or None."""
+    """The first mismatch of `value` and the type that `node` describes, or None."""
     if problem := find_endless(value, place):
         return problem
     if check := _CHECKS.get(type(node)):
@@ -85,7 +93,7 @@ def find_problem(value: object, node: inspect.Type, place: ValuePath = ROOT) -> 
 
 
 def find_endless(value: object, place: ValuePath) -> Mismatch | None:
-    """The misfit of a `value` that contains itself, or that is deeper than `MAX_DEPTH`."""
+    """The mismatch of a `value` that contains itself, or that is deeper than `MAX_DEPTH`."""
     if id(value) in place.around:
         name = name_of(value)
         return Mismatch(place.path, f"another {name}", f"{name} that contains itself", "break the cycle")
@@ -95,13 +103,13 @@ def find_endless(value: object, place: ValuePath) -> Mismatch | None:
 
 
 def reason_of(error: Exception, data: bytes | None = None, path: str = "$") -> str:
-    """What msgspec or user code raised about the value at `path`. The path that msgspec gives begins there."""
+    """The message of an error of msgspec or of user code for the value at `path`, where msgspec's own paths begin."""
     if data is not None and not data:
         return "it is empty; None is stored as null, and an absent value is not stored at all"
     if isinstance(error, RecursionError):
         return "it is nested too deep"
     if isinstance(error, UnicodeDecodeError):
-        return f"it is not UTF-8 (byte {error.start})"
+        return f"it is not valid UTF-8 (byte {error.start})"
     text = str(error) if isinstance(error, ValueError | TypeError) else f"{type(error).__qualname__}: {error}"
     is_invalid = isinstance(error, msgspec.ValidationError)
     if is_invalid and (found := _PATH_AT_THE_END.search(text)):
@@ -132,7 +140,7 @@ def describe(node: inspect.Type) -> str:
             return {"VarTuple": "tuple", "ByteArray": "bytearray", "UUID": "UUID"}.get(name, name.lower())
 
 
-def _misfit(value: object, node: inspect.Type, place: ValuePath, advice: str = _ADVICE_FIT) -> Mismatch:
+def _mismatch(value: object, node: inspect.Type, place: ValuePath, advice: str = _ADVICE_FIT) -> Mismatch:
     is_awaited = hasattr(type(value), "__await__")
     return Mismatch(place.path, describe(node), name_of(value), _ADVICE_AWAIT if is_awaited else advice)
 
@@ -159,16 +167,16 @@ def _check_any(value: Any, node: Any, place: ValuePath) -> Mismatch | None:
         return _check_plain_dict(value, node, place)
     if _is_sequence(value) and isinstance(value, list):
         return _check_items(value, _ANY, place)
-    if isinstance(value, str | int):  # an enum that is also a text or a number comes back as just that
+    if isinstance(value, str | int):  # an enum that is a string or a number is decoded as its base
         return None
-    return _misfit(value, node, place, _ADVICE_PLAIN)
+    return _mismatch(value, node, place, _ADVICE_PLAIN)
 
 
 def _check_plain_dict(value: dict[Any, Any], _node: Any, place: ValuePath) -> Mismatch | None:
     for key, item in value.items():
         inner = place.member(value, key)
         if not isinstance(key, str):
-            can_be_annotated = type(key) not in _KINDS_THAT_ARE_NO_KEYS
+            can_be_annotated = type(key) not in _NO_KEYS
             advice = f"{_ADVICE_KEY if can_be_annotated else 'use a list of pairs'}, or use str keys"
             return Mismatch(inner.path, "a key of type str", f"a key of type {name_of(key)}", advice)
         if problem := _check_str(key, _STR, inner) or find_problem(item, _ANY, inner):
@@ -177,12 +185,12 @@ def _check_plain_dict(value: dict[Any, Any], _node: Any, place: ValuePath) -> Mi
 
 
 def _check_bool(value: Any, node: Any, place: ValuePath) -> Mismatch | None:
-    return None if type(value) is bool else _misfit(value, node, place)
+    return None if type(value) is bool else _mismatch(value, node, place)
 
 
 def _check_int(value: Any, node: Any, place: ValuePath) -> Mismatch | None:
     if isinstance(value, bool) or not isinstance(value, int):
-        return _misfit(value, node, place)
+        return _mismatch(value, node, place)
     if abs(value) < _TOO_LARGE_INTEGER:
         return None
     advice = "store it as text in base 16, or as bytes"
@@ -196,7 +204,7 @@ def _check_float(value: Any, node: Any, place: ValuePath) -> Mismatch | None:
         advice = "JSON has no NaN and no infinity: use None, or a str"
         return Mismatch(place.path, "a finite float", str(value), advice)
     if isinstance(value, bool) or not isinstance(value, int):
-        return _misfit(value, node, place)
+        return _mismatch(value, node, place)
     try:
         exact = float(value) == value
     except OverflowError:
@@ -208,28 +216,28 @@ def _check_float(value: Any, node: Any, place: ValuePath) -> Mismatch | None:
 
 def _check_str(value: Any, node: Any, place: ValuePath) -> Mismatch | None:
     if not isinstance(value, str):
-        return _misfit(value, node, place)
+        return _mismatch(value, node, place)
     try:
         value.encode()
     except UnicodeEncodeError:
-        advice = "half a character cannot be stored: decode with errors='replace', or annotate as bytes"
+        advice = "a lone surrogate cannot be stored: decode with errors='replace', or annotate as bytes"
         return Mismatch(place.path, "str", "str with a lone surrogate", advice)
     if "\0" in value:
-        advice = "PostgreSQL has no JSON text with NUL: take it out, or annotate as bytes"
+        advice = "PostgreSQL cannot store NUL in JSON: remove it, or annotate as bytes"
         return Mismatch(place.path, "str", "str with a NUL character", advice)
     return None
 
 
 def _check_exact(*kinds: type) -> _Check:
     def check(value: Any, node: Any, place: ValuePath) -> Mismatch | None:
-        return None if type(value) in kinds else _misfit(value, node, place)
+        return None if type(value) in kinds else _mismatch(value, node, place)
 
     return check
 
 
 def _check_decimal(value: Any, node: Any, place: ValuePath) -> Mismatch | None:
     if not isinstance(value, decimal.Decimal):
-        return _misfit(value, node, place)
+        return _mismatch(value, node, place)
     if value.is_finite():
         return None
     return Mismatch(place.path, "a finite Decimal", str(value), "use None, or a str")
@@ -238,14 +246,14 @@ def _check_decimal(value: Any, node: Any, place: ValuePath) -> Mismatch | None:
 def _check_instance(value: Any, node: Any, place: ValuePath) -> Mismatch | None:
     if node.cls is object:
         return _check_any(value, node, place)
-    return None if isinstance(value, node.cls) else _misfit(value, node, place)
+    return None if isinstance(value, node.cls) else _mismatch(value, node, place)
 
 
 def _check_model(value: Any, node: Any, place: ValuePath) -> Mismatch | None:
     if node.cls is object:
         return _check_any(value, _ANY, place)
     if type(value) is not node.cls:
-        return _misfit(value, node, place, "a subclass would come back as its base class")
+        return _mismatch(value, node, place, "a subclass would be decoded as its base class")
     if not is_model_type(node.cls):
         return None
     try:
@@ -259,7 +267,7 @@ def _check_model(value: Any, node: Any, place: ValuePath) -> Mismatch | None:
 
 def _check_literal(value: Any, node: Any, place: ValuePath) -> Mismatch | None:
     fits = any(value == option and type(value) is type(option) for option in node.values)
-    return None if fits else _misfit(value, node, place)
+    return None if fits else _mismatch(value, node, place)
 
 
 def _check_union(value: Any, node: Any, place: ValuePath) -> Mismatch | None:
@@ -272,7 +280,7 @@ def _check_union(value: Any, node: Any, place: ValuePath) -> Mismatch | None:
             nearest = problem
     if nearest is not None and (nearest.path != place.path or nearest.found != name_of(value)):
         return nearest
-    return _misfit(value, node, place)
+    return _mismatch(value, node, place)
 
 
 def _check_items(value: Iterable[Any], item: inspect.Type, place: ValuePath) -> Mismatch | None:
@@ -284,19 +292,19 @@ def _check_items(value: Iterable[Any], item: inspect.Type, place: ValuePath) -> 
 
 def _check_sequence(value: Any, node: Any, place: ValuePath) -> Mismatch | None:
     if not _is_sequence(value):
-        return _misfit(value, node, place)
+        return _mismatch(value, node, place)
     return _check_items(value, node.item_type, place)
 
 
 def _check_set(value: Any, node: Any, place: ValuePath) -> Mismatch | None:
     if not _is_set(value):
-        return _misfit(value, node, place)
+        return _mismatch(value, node, place)
     return _check_items(value, node.item_type, place)
 
 
 def _check_tuple(value: Any, node: Any, place: ValuePath) -> Mismatch | None:
     if not _is_sequence(value):
-        return _misfit(value, node, place)
+        return _mismatch(value, node, place)
     if len(value) != len(node.item_types):
         found = f"a {name_of(value)} of length {len(value)}"
         return Mismatch(place.path, f"a tuple of length {len(node.item_types)}", found, _ADVICE_FIT)
@@ -308,7 +316,7 @@ def _check_tuple(value: Any, node: Any, place: ValuePath) -> Mismatch | None:
 
 def _check_dict(value: Any, node: Any, place: ValuePath) -> Mismatch | None:
     if not _is_dict(value):
-        return _misfit(value, node, place)
+        return _mismatch(value, node, place)
     if isinstance(node.key_type, inspect.AnyType):
         return _check_plain_dict(value, node, place)
     for key, item in value.items():
@@ -317,12 +325,29 @@ def _check_dict(value: Any, node: Any, place: ValuePath) -> Mismatch | None:
             return problem._replace(expected=f"a key: {problem.expected}")
         if problem := find_problem(item, node.value_type, inner):
             return problem
+    return _check_keys_differ(value, place) if isinstance(node.key_type, inspect.UnionType) else None
+
+
+def _check_keys_differ(value: dict[Any, Any], place: ValuePath) -> Mismatch | None:
+    """1 and "1" are two keys of a dict and one key of a JSON object."""
+    names: set[bytes] = set()
+    for key in value:
+        name = msgspec.json.encode({key: None})
+        if name in names:
+            path = place.member(value, key).path
+            return Mismatch(
+                path,
+                "keys that differ in JSON",
+                f"a second {shorten(str(key), _LONGEST_KEY_SHOWN)!r}",
+                "use keys of one type",
+            )
+        names.add(name)
     return None
 
 
 def _check_typed_dict(value: Any, node: Any, place: ValuePath) -> Mismatch | None:
     if not _is_dict(value):
-        return _misfit(value, node, place)
+        return _mismatch(value, node, place)
     fields = {field.encode_name: field for field in node.fields}
     for key in value:
         if key not in fields:
@@ -343,8 +368,8 @@ def _check_typed_dict(value: Any, node: Any, place: ValuePath) -> Mismatch | Non
 def _check_record(value: Any, node: Any, place: ValuePath) -> Mismatch | None:
     cls = _plain_class(node.cls)
     if type(value) is not cls:
-        advice = "a subclass would come back as its base class" if isinstance(value, cls) else _ADVICE_FIT
-        return _misfit(value, node, place, advice)
+        advice = "a subclass would be decoded as its base class" if isinstance(value, cls) else _ADVICE_FIT
+        return _mismatch(value, node, place, advice)
     for field in node.fields:
         inner = place.member(value, field.name)
         item = getattr(value, field.name, _NOTHING)
@@ -356,7 +381,7 @@ def _check_record(value: Any, node: Any, place: ValuePath) -> Mismatch | None:
 
 
 def _plain_class(cls: Any) -> type[Any]:
-    """``Box`` of ``Box[int]``: instances know nothing of their parameters."""
+    """``Box`` of ``Box[int]``: instances do not know their parameters."""
     origin: type[Any] = getattr(cls, "__origin__", cls)
     return origin
 

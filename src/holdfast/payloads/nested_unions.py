@@ -1,8 +1,8 @@
-"""Types that contain a union which JSON cannot tell apart: ``list[A | B]``, or a dataclass with a field ``A | B``.
+"""Types that contain a union whose members JSON does not distinguish, such as ``list[A | B]``.
 
-msgspec refuses such a type as a whole. `part_of` splits it into parts down to the union, whose values are stored as
+msgspec refuses such a type as a whole. `part_of` splits it into parts down to the union, whose values are stored like
 those of a union that is itself a parameter or a result: ``{"$type": "A", "value": {...}}``. A part that msgspec accepts
-is read and written by msgspec. So only the values of these unions differ from what msgspec would write.
+is read and written by msgspec, so only the values of these unions differ from the JSON of msgspec.
 
 A dataclass is made as msgspec makes it: without ``__init__``, and with ``__post_init__``.
 """
@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, MutableMapping, MutableSequence, Sequence
 from functools import cached_property
 from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Any, Final, Union, cast, get_args, get_origin, get_type_hints
+from typing import Any, Final, Protocol, Union, cast, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -19,13 +19,31 @@ from holdfast.errors import PayloadError
 from holdfast.payloads.diagnosis import ROOT, ValuePath, find_endless, name_of, reason_of, step_of
 from holdfast.payloads.limits import is_within_bounds
 
-if TYPE_CHECKING:
-    from holdfast.payloads.encoding import PayloadType
-
-
 Choices = dict[tuple[int, bytes], list[str]]
 """For the id of a union and a value without `$type`: the names of the members that can be read from the value."""
-TypeOf = Callable[[Any], "PayloadType"]
+
+
+class PayloadType(Protocol):
+    """One annotation, ready for use. Hot paths keep it; others use `encode` and `decode`."""
+
+    def encode(self, value: Any, what: str = "value", place: ValuePath = ROOT) -> bytes:
+        """JSON that decodes to a value equal to `value`.
+
+        Messages name it `what`; `place` is the place of `value` in it.
+        """
+        ...
+
+    def decode(self, data: bytes, what: str = "payload", path: str = "$", choices: Choices | None = None) -> Any:
+        """The value, of the annotated type; JSON of another type is a `PayloadError` with field and path."""
+        ...
+
+    @property
+    def read(self) -> Callable[[bytes | msgspec.Raw], Any]:
+        """As `decode`, but faster, and a mismatch raises any exception."""
+        ...
+
+
+TypeOf = Callable[[Any], PayloadType]
 _SEQUENCES: Final = (list, tuple)
 _SETS: Final = (set, frozenset)
 _MADE_OF_ITEMS: Final[dict[Any, tuple[type, tuple[type, ...]]]] = {
@@ -36,7 +54,7 @@ _MADE_OF_ITEMS: Final[dict[Any, tuple[type, tuple[type, ...]]]] = {
     set: (set, _SETS),
     frozenset: (frozenset, _SETS),
 }
-"""What a generic type is read as, and the types of the values that it takes."""
+"""The type that a generic type is read as, and the types of values that it accepts."""
 _MAPS: Final = (dict, Mapping, MutableMapping)
 _NULL: Final = b"null"
 
@@ -44,7 +62,7 @@ _encode_json: Final = msgspec.json.Encoder().encode
 
 
 def part_of(annotation: Any, type_of: TypeOf) -> "Part | None":
-    """How to read and write a type that msgspec refuses for a union inside; None if nothing is known about it.
+    """The parts of a type that msgspec refuses because of a union inside; None if it is not supported.
 
     `DataclassPart.fields` reads the fields of a dataclass on first use, because they may name the dataclass itself.
     """
@@ -56,7 +74,7 @@ def part_of(annotation: Any, type_of: TypeOf) -> "Part | None":
         return _Tuple(type_of, args)
     if origin in _MADE_OF_ITEMS:
         return _Items(*_MADE_OF_ITEMS[origin], type_of(args[0]))
-    if origin in _MAPS:
+    if origin in _MAPS and args[1] not in (None, NoneType):  # with None as its value, msgspec refuses it for its keys
         return _Map(type_of, *args)
     if isinstance(annotation, type) and dataclasses.is_dataclass(annotation):
         return DataclassPart(type_of, annotation)
@@ -72,7 +90,7 @@ class Part:
             return self._encode(value, what, place)
         try:
             return self._encode(value, what, place)
-        except RecursionError as error:  # no PayloadError before: a union would try its other members at each level
+        except RecursionError as error:  # a PayloadError would make each union try its other members
             raise PayloadError(f"{what} cannot be stored as JSON: {error}") from error
 
     def _encode(self, value: Any, what: str, place: ValuePath) -> bytes:
@@ -107,9 +125,9 @@ class Part:
 
 
 class _OrNone(Part):
-    """One type, or None: no name is needed to tell these apart."""
+    """One type, or None, which needs no name."""
 
-    def __init__(self, other: "PayloadType") -> None:
+    def __init__(self, other: PayloadType) -> None:
         self._other = other
 
     def encode(self, value: Any, what: str = "value", place: ValuePath = ROOT) -> bytes:
@@ -124,7 +142,7 @@ class _OrNone(Part):
 class _Items(Part):
     """Any number of one type."""
 
-    def __init__(self, made: type, taken: tuple[type, ...], item: "PayloadType") -> None:
+    def __init__(self, made: type, taken: tuple[type, ...], item: PayloadType) -> None:
         self._made = made
         self._taken = taken
         self._item = item
@@ -192,7 +210,7 @@ class DataclassPart(Part):
         self._cls = cast("Any", cls)
 
     @cached_property
-    def fields(self) -> "list[tuple[dataclasses.Field[Any], PayloadType]]":
+    def fields(self) -> list[tuple[dataclasses.Field[Any], PayloadType]]:
         """The fields with their types. A field that cannot be stored is an `AnnotationError`."""
         hints = get_type_hints(self._cls, include_extras=True)
         return [(each, self._type_of(hints[each.name])) for each in dataclasses.fields(self._cls)]
@@ -210,7 +228,7 @@ class DataclassPart(Part):
     def _encode(self, value: Any, what: str, place: ValuePath) -> bytes:
         data = super()._encode(value, what, place)
         if hasattr(self._cls, "__post_init__"):
-            self.decode(data, what, place.path)  # what it refuses must not be stored
+            self.decode(data, what, place.path)  # a value that it refuses must not be stored
         return data
 
     def join(self, data: bytes, what: str, path: str, choices: Choices | None) -> Any:

@@ -2,6 +2,7 @@
 
 import inspect
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,8 @@ import click
 import pytest
 from tests.unit.cli.commands import Command as Holdfast
 
-from holdfast.cli.commands import COMMANDS, FLOW_COMMANDS, CliCommand, root
+from holdfast.cli import exits, store_option
+from holdfast.cli.commands import COMMANDS, EXIT_CODES, FLOW_COMMANDS, VARIABLES, CliCommand, root
 
 EVERY = [pytest.param(command, id=command.function) for command in (*COMMANDS, *FLOW_COMMANDS)]
 HEAVY = (
@@ -47,6 +49,20 @@ def test_every_argument_and_option_has_a_line_in_the_help(command: CliCommand) -
         if isinstance(param, click.Option) and param.hidden:
             continue
         assert " ".join(summary.split()) in " ".join(text.split()), param.name
+
+
+def test_every_exit_code_is_in_the_help_and_has_a_constant() -> None:
+    codes = {value for name, value in vars(exits).items() if name.startswith("EXIT_")}
+    assert codes | {0} == EXIT_CODES.keys()
+    text = " ".join(root.get_help(click.Context(root, info_name="holdfast")).split())
+    for code, meaning in EXIT_CODES.items():
+        assert f"{code} {meaning}" in text
+
+
+def test_every_environment_variable_of_the_commands_is_declared() -> None:
+    sources = [path.read_text(encoding="utf-8") for path in Path(exits.__file__).parent.glob("*.py")]
+    read = {name for source in sources for name in re.findall(r'environ(?:\.get\(|\[)"(\w+)"', source)}
+    assert read | {store_option.VARIABLE} <= VARIABLES.keys()
 
 
 def loaded_by(arguments: list[str], **environment: str) -> tuple[str, list[str]]:
@@ -103,7 +119,7 @@ def test_completion_is_shown_and_installed_once(
     assert (tmp_path / ".bash_completions" / "holdfast.sh").read_text(encoding="utf-8") == script
     assert (tmp_path / ".bashrc").read_text(encoding="utf-8") == "alias x=y\nsource ~/.bash_completions/holdfast.sh\n"
     assert (tmp_path / ".config" / "fish" / "completions" / "holdfast.fish").exists()
-    assert "bash, zsh, fish, and 'tcsh' is none of them" in holdfast.refused("--show-completion", "tcsh")
+    assert "bash, zsh, fish, not for 'tcsh'" in holdfast.refused("--show-completion", "tcsh")
 
 
 def test_commands_are_listed_in_their_order_with_whole_sentences() -> None:

@@ -38,7 +38,7 @@ def test_a_flow_that_is_fine_is_said_to_be_fine() -> None:
     assert done.exit_code == 0
     warning, verdict = done.output.splitlines()
     assert 'order.yaml:8: warning: reserve: no module "shop" can be found here for "shop.reserve"' in warning
-    assert "order.yaml is fine: flow order, 10 activities; which activities there are was not checked" in verdict
+    assert "order.yaml is fine: flow order, 10 activities; activities were not checked" in verdict
 
 
 def test_every_line_of_the_broken_flow_is_reported_and_the_exit_code_says_so() -> None:
@@ -83,7 +83,7 @@ def test_arguments_and_children_are_checked_against_an_application(tmp_path: Pat
     done = flow("check", "--app", "shop.py", "child.yaml")
     warning, verdict = done.output.splitlines()
     assert (done.exit_code, verdict) == (0, "child.yaml is fine: flow f, 2 activities")
-    assert 'child.yaml:4: warning: b: no flow or workflow "nosuchflow" is here' in warning
+    assert 'child.yaml:4: warning: b: there is no flow or workflow "nosuchflow" here' in warning
 
 
 def test_a_drawing_is_printed_or_written(tmp_path: Path) -> None:

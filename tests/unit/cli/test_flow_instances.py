@@ -65,7 +65,7 @@ def test_flows_that_it_starts_come_from_files_of_their_own(foxes: Command) -> No
 def test_a_child_that_nobody_has_is_told(foxes: Command) -> None:
     foxes("flow", "run", "alone.yaml", "--app", "tasks.py", "--with", "cub.yaml", "--id", "it", "--json")
     done = foxes("flow", "run", "alone.yaml", "--app", "tasks.py", "--id", "it")
-    assert "nothing here is called 'cub', which 'elder' starts: it waits for a worker that has it" in done.err
+    assert "'elder' starts 'cub', which is not loaded here: it waits for a worker that has it" in done.err
 
 
 def test_K7_a_drawing_has_the_digits_of_an_instance(foxes: Command) -> None:
@@ -87,7 +87,7 @@ def test_the_version_that_an_instance_stays_with_is_drawn(foxes: Command) -> Non
     done = foxes("flow", "draw", "fox.yaml", "--instance", "awake")
     assert "jumped" in done.out
     assert "hopped" not in done.out
-    assert "awake stays with another version of the flow, which is drawn here" in done.err
+    assert "awake runs on another version of the flow, which is drawn here" in done.err
 
 
 @pytest.mark.parametrize(

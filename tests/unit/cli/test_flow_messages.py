@@ -68,7 +68,7 @@ def test_the_events_of_flows_are_said_in_words(foxes: Command) -> None:
     why = "ExpressionError: node 'bad', line 5, of flow 'rounds': 1 / 0: divide by zero"
     assert ["node_failed", f"bad: {why}"] in said
     assert any("bad errored" in text and "the failure of bad was caught" in text for _, text in said)
-    assert ["cycle_restarted", "again: saved, and what is behind it, runs again; round 1"] in said
+    assert ["cycle_restarted", "again: saved and the nodes after it run again; round 1"] in said
     assert re.search(r"timer_started +timer=0  node=again  due=\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC", out)
     assert "{" not in out.replace("input={}", ""), "nothing is left of raw fields"
 

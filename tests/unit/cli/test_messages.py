@@ -88,7 +88,7 @@ def test_A9_show_has_the_deadline_and_says_that_it_passed(filled: Command) -> No
 
     for deadline in (3_600, 0.001):
         asyncio.run(start(deadline))
-    assert ", nobody has it in memory, deadline 20" in filled("show", "within 3600").out
+    assert ", held by no worker, deadline 20" in filled("show", "within 3600").out
     assert json.loads(filled("show", "within 3600", "--json").out)["deadline"] > "20"
     assert json.loads(filled("show", "open", "--json").out)["deadline"] is None
     filled("run", "shop.py:checkout", "--input", '["hat"]', "--id", "another")

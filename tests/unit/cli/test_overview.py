@@ -54,7 +54,7 @@ def test_workers_that_are_gone_are_told_when_asked_for(filled: Command) -> None:
 
 def test_a_queue_that_has_work_and_no_worker_is_marked(filled: Command) -> None:
     store = filled.folder / "holdfast.db"
-    assert filled("queues").out == "No queues: nothing waits or runs, and nobody serves any.\n"
+    assert filled("queues").out == "No queues: no activity waits or runs, and no worker is alive.\n"
     on(store, register)
     sql(
         store,
@@ -67,7 +67,7 @@ def test_a_queue_that_has_work_and_no_worker_is_marked(filled: Command) -> None:
     assert lines[2] == ["mail", "0", "0", "0", "k1"]
     assert lines[3][:4] == ["parcels", "1", "0", "0"]
     assert re.fullmatch(r"2 min \d\d s", lines[3][4])
-    assert lines[3][5] == "nobody"
+    assert lines[3][5] == "no worker"
     fields = json.loads(filled("queues", "--json").out)
     assert [(each["name"], each["is_served"]) for each in fields] == [("a,b", True), ("mail", True), ("parcels", False)]
     assert fields[2]["oldest_wait"] >= 120

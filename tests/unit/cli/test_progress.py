@@ -9,7 +9,8 @@ from rich.console import Console
 
 from holdfast.cli.console import moment_text, safe, safe_lines, seconds_text
 from holdfast.cli.run import MOST_OPEN, Lines
-from holdfast.cli.steps import InstanceSteps, steps_of
+from holdfast.client.views.report import ExecutionReport
+from holdfast.client.views.steps import join_steps
 from holdfast.core import history as ev
 from holdfast.core.history import HistoryEvent, Payload
 from holdfast.core.lifecycle import AttemptState, InstanceState
@@ -54,16 +55,16 @@ def attempt(activity: int, number: int, state: AttemptState, **fields: object) -
     return msgspec.structs.replace(record, **fields)
 
 
-def picture(events: list[HistoryEvent], *attempts: AttemptRecord) -> InstanceSteps:
-    return InstanceSteps(RECORD, events, steps_of(read_steps(events), list(attempts)))
+def execution(events: list[HistoryEvent], *attempts: AttemptRecord) -> ExecutionReport:
+    return ExecutionReport(RECORD, attempts, events, None, join_steps(read_steps(events), attempts))
 
 
-def shown(*pictures: InstanceSteps, resumes: bool = False, now_ms: int = 2_000) -> str:
+def shown(*executions: ExecutionReport, resumes: bool = False, now_ms: int = 2_000) -> str:
     """Everything that was written to the terminal, without colours and cursor movements."""
     screen = StringIO()
     console = Console(file=screen, force_terminal=True, no_color=True, width=200, highlight=False)
     with Lines(console, resumes=resumes) as lines:
-        for each in pictures:
+        for each in executions:
             lines.show(each, now_ms)
             if lines._live is not None:
                 lines._live.refresh()
@@ -77,47 +78,47 @@ DONE = attempt(0, 1, AttemptState.COMPLETED, started_at_ms=500, closed_at_ms=900
 
 def test_an_open_activity_ticks_and_becomes_a_line_once() -> None:
     completed = ev.ActivityCompleted(time_ms=900, activity=0, result=Payload())
-    ended = picture([SCHEDULED, completed], DONE)
-    text = shown(picture([SCHEDULED], RUNNING), ended, ended)
+    ended = execution([SCHEDULED, completed], DONE)
+    text = shown(execution([SCHEDULED], RUNNING), ended, ended)
     assert "· charge  running 1.5 s" in text
     assert text.count("✓ charge  400 ms") == 1
 
 
 def test_a_timer_counts_down() -> None:
     started = ev.TimerStarted(timer=1, due_at_ms=14_300)
-    assert "timer 1  12.3 s left" in shown(picture([started]))
-    assert "timer 1  0 ms left" in shown(picture([started]), now_ms=99_000)
-    assert "✓ timer 1" in shown(picture([started, ev.TimerFired(time_ms=1, timer=1)]))
-    assert "- timer 1  cancelled" in shown(picture([started, ev.TimerCancelled(timer=1)]))
+    assert "timer 1  12.3 s left" in shown(execution([started]))
+    assert "timer 1  0 ms left" in shown(execution([started]), now_ms=99_000)
+    assert "✓ timer 1" in shown(execution([started, ev.TimerFired(time_ms=1, timer=1)]))
+    assert "- timer 1  cancelled" in shown(execution([started, ev.TimerCancelled(timer=1)]))
 
 
 def test_an_attempt_that_is_repeated_says_why_and_when() -> None:
     failed = attempt(0, 1, AttemptState.FAILED, started_at_ms=1, closed_at_ms=2, failure=FAILURE)
     waiting = attempt(0, 2, AttemptState.READY, available_at_ms=5_000)
-    text = shown(picture([SCHEDULED], failed, waiting), picture([SCHEDULED], failed, waiting))
+    text = shown(execution([SCHEDULED], failed, waiting), execution([SCHEDULED], failed, waiting))
     assert text.count(r"attempt 1: Declined: no\x1b[2J [b]money; tried again") == 1
     assert "charge  again in 3.0 s  attempt 2" in text
 
 
 def test_an_attempt_that_nobody_has_taken_waits_for_a_worker() -> None:
-    assert "waiting for a worker" in shown(picture([SCHEDULED], attempt(0, 1, AttemptState.READY)))
+    assert "waiting for a worker" in shown(execution([SCHEDULED], attempt(0, 1, AttemptState.READY)))
 
 
 def test_a_failure_for_good_is_a_line_with_its_message() -> None:
     failed = ev.ActivityFailed(time_ms=1, activity=0, failure=Payload())
     last = attempt(0, 1, AttemptState.FAILED, started_at_ms=1, closed_at_ms=2, failure=FAILURE)
-    assert r"✗ charge  1 ms  Declined: no\x1b[2J [b]money" in shown(picture([SCHEDULED, failed], last))
+    assert r"✗ charge  1 ms  Declined: no\x1b[2J [b]money" in shown(execution([SCHEDULED, failed], last))
 
 
 def test_a_failure_that_cannot_be_decoded_says_so() -> None:
     broken = attempt(0, 1, AttemptState.FAILED, closed_at_ms=2, failure=b"{")
     failed = ev.ActivityFailed(time_ms=1, activity=0, failure=Payload())
-    assert "the stored failure cannot be decoded" in shown(picture([SCHEDULED, failed], broken))
+    assert "the stored failure cannot be decoded" in shown(execution([SCHEDULED, failed], broken))
 
 
 def test_many_open_steps_are_counted_not_listed() -> None:
     events: list[HistoryEvent] = [ev.TimerStarted(timer=n, due_at_ms=9_000) for n in range(MOST_OPEN + 30)]
-    text = shown(picture(events))
+    text = shown(execution(events))
     assert "and 30 more" in text
     assert f"timer {MOST_OPEN} " not in text
 
@@ -126,7 +127,7 @@ def test_many_open_steps_are_counted_not_listed() -> None:
 def test_what_was_recorded_before_is_told_in_few_lines(steps: int, lines: int) -> None:
     events: list[HistoryEvent] = [ev.TimerStarted(timer=n, due_at_ms=1) for n in range(steps)]
     events += [ev.TimerFired(time_ms=1, timer=n) for n in range(steps)]
-    text = shown(picture(events), resumes=True)
+    text = shown(execution(events), resumes=True)
     assert text.count("recorded before") == lines
     assert text.count("not run again") == lines if steps == lines else f"{steps} steps were recorded before" in text
 

@@ -82,7 +82,7 @@ def test_G3_a_policy_makes_a_new_instance_and_the_old_one_is_kept(holdfast: Comm
     first = ["run", "shop.py:total", "--input", "[[1]]", "--id", "a"]
     assert holdfast(*first, "--json", "--policy", "reuse").out == "1\n"
     again = holdfast("run", "shop.py:total", "--input", "[[2]]", "--id", "a", "--policy", "reuse")
-    assert "(a new one; the one before is kept)" in again.out
+    assert "(a new instance; the earlier one is kept)" in again.out
     assert "recorded before" not in again.out
     assert again.out.splitlines()[-1] == "result 2"
     assert holdfast("run", "shop.py:total", "--id", "a", "--json").out == "2\n", "without a policy it is the newest"
@@ -99,11 +99,11 @@ def test_G3_a_policy_makes_a_new_instance_and_the_old_one_is_kept(holdfast: Comm
         True,
     ]
     shown = holdfast("show", "a").out.splitlines()
-    assert shown[2].startswith("the id had 2 earlier instances")
+    assert shown[2].startswith("2 earlier instances with this id")
     assert json.loads(holdfast("show", "a", "--json").out)["earlier"] == 2
     old = str(listed[1]["number"])
     earlier = holdfast("show", "a", "--number", old).out
-    assert f"an earlier instance, number {old}; the id was given to a new one at " in earlier
+    assert f"an earlier instance, number {old}; a newer one has the id since " in earlier
     assert earlier.splitlines()[-1] == "result 2"
     for wrong in ("77", "-1", str(10**30)):
         assert f"no instance has the id 'a' and the number {wrong}" in holdfast.refused("show", "a", "--number", wrong)
@@ -113,7 +113,10 @@ def test_G3_a_policy_makes_a_new_instance_and_the_old_one_is_kept(holdfast: Comm
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--input", "[[1]]", "--policy", "replace"], "'replace' is no policy for ids; there are idempotent, reuse"),
+        (
+            ["--input", "[[1]]", "--policy", "replace"],
+            "'replace' is not a valid policy for ids; there are idempotent, reuse",
+        ),
         (["--policy", "terminate_existing"], "numbers"),
     ],
 )
@@ -150,9 +153,9 @@ def test_one_turn_is_one_turn(holdfast: Command) -> None:
     ("arguments", "sentence"),
     [
         (["shop.py:checkout"], "argument `item` is missing and has no default; send it with --input"),
-        (["shop.py:buy", "-i", "hat"], "hat is no JSON; a text has quotes: '\"hat\"'"),
+        (["shop.py:buy", "-i", "hat"], "hat is not valid JSON; a string has quotes: '\"hat\"'"),
         (["shop.py:checkout", "--id", "new"], "argument `item` is missing"),
-        (["x" * 300 + ".py:checkout"], "cannot be looked at"),
+        (["x" * 300 + ".py:checkout"], "cannot be read"),
         (["shop.py:checkout", "-i", '{"item": 1}'], "argument `item`"),
         (["shop.py:checkout", "-i", '{"item": "a", "colour": 1}'], "no argument 'colour'; its arguments: item, cents"),
         (["shop.py:checkout", "-i", '{"itme": "a"}'], "has no argument 'itme' (did you mean item?); its arguments"),
@@ -161,7 +164,7 @@ def test_one_turn_is_one_turn(holdfast: Command) -> None:
         (["shop.py:checkout", "-i", '["a", 1, 2]'], "takes 2 arguments by position"),
         (["shop.py:checkout", "-i", '"hat"'], "must be a JSON object by name or an array"),
         (["shop.py:checkout", "-i", '{"item": "a", "item": "b"}'], "refused"),
-        (["shop.py:checkout", "-i", "[" * 100 + "]" * 100], "nested deeper"),
+        (["shop.py:checkout", "-i", "[" * 100 + "]" * 100], "nests deeper"),
         (["shop.py:checkout", "-i", '["a", NaN]'], "refused"),
         (["shop.py:checkout", "-i", "{"], "refused"),
         (["shop.py:checkout", "-i", ""], "refused"),
@@ -178,10 +181,10 @@ def test_one_turn_is_one_turn(holdfast: Command) -> None:
         (["shop.py:total", "-i", "[]", "--id", ""], "must not be empty"),
         (["shop.py:total", "-i", "[]", "--id", "a\nb"], "must not contain"),
         (["shop.py:total", "-i", "[]", "--id", "x" * 300], "at most 255 bytes"),
-        (["shop.py:total", "-i", "[]", "--store", ""], "is no path of a store"),
+        (["shop.py:total", "-i", "[]", "--store", ""], "is not the path of a store"),
         (["shop.py:total", "-i", "[]", "--store", "mysql://host/db"], "nor a postgresql:// URL"),
         (["shop.py:total", "-i", "[]", "--store", "postgresql://host/db?shema=x"], "did you mean schema?"),
-        (["shop.py:total", "-i", "[]", "--store", ":memory:"], "gone with its process"),
+        (["shop.py:total", "-i", "[]", "--store", ":memory:"], "ends with its process"),
     ],
 )
 def test_wrong_input_is_one_sentence_and_makes_no_store(holdfast: Command, arguments: list[str], sentence: str) -> None:
@@ -241,7 +244,10 @@ def test_W10_a_signal_ends_a_run_and_its_lease_and_the_same_command_continues(
         _, told = process.communicate(timeout=30)
     assert process.returncode == 130
     assert sql(tmp_path / "holdfast.db", "SELECT state FROM workers") == [("INACTIVE",)], "it has left"
-    assert told.splitlines()[-1].endswith("go on with: holdfast run slow.py:nap --id 'my nap'")
+    assert told.splitlines()[-2:] == [
+        "Stopped. Everything up to here is recorded; continue with:",
+        "holdfast run slow.py:nap --id 'my nap'",
+    ]
     assert "Traceback" not in told
     again = subprocess.run(
         [*command, "--json"], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=30, check=True
@@ -265,7 +271,7 @@ def test_A5_ctrl_c_does_not_wait_for_a_body_that_blocks_its_thread(tmp_path: Pat
         process.send_signal(signal.SIGINT)
         _, told = process.communicate(timeout=30)
     assert process.returncode == 130
-    assert "go on with" in told
+    assert "continue with" in told
 
 
 UNGUARDED = """

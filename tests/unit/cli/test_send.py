@@ -103,7 +103,7 @@ def test_without_a_worker_nobody_answers_in_time(filled: Command) -> None:
 def test_a_wait_that_no_worker_can_end_says_why_once(
     filled: Command, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
 ) -> None:
-    monkeypatch.setattr(waiting, "QUIET_SECONDS", 0.01)
+    monkeypatch.setattr(waiting, "PATIENCE_SECONDS", 0.01)
     done = filled(*arguments, "--timeout", "0.2")
     assert (done.code, done.out) == (1, "")
     first, last = done.err.splitlines()
@@ -128,7 +128,7 @@ def test_ctrl_c_while_an_update_waits_names_the_id_to_ask_again_with(filled: Com
 
 def test_a_wait_that_a_worker_can_end_is_silent(filled: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     with working(filled):
-        monkeypatch.setattr(waiting, "QUIET_SECONDS", 0.0)
+        monkeypatch.setattr(waiting, "PATIENCE_SECONDS", 0.0)
         done = filled("update", "it", "add", "--input", "4")
         assert (done.out, done.err) == ("4\n", "")
 

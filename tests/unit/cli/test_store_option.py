@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from tests.unit.cli.commands import Command, sql
 
+from holdfast.cli.commands import COMMANDS
+
 
 @pytest.fixture
 def filled(holdfast: Command) -> Command:
@@ -39,7 +41,7 @@ def test_list_has_the_newest_first_and_filters(filled: Command) -> None:
         (["list", "--state", "DONE"], "DONE"),
         (["list", "--limit", "0"], "from 1 to 10,000, not 0"),
         (["list", "--limit", "1000000000"], "from 1 to 10,000"),
-        (["list", "--store", "x" * 300], "cannot be looked at"),
+        (["list", "--store", "x" * 300], "cannot be read"),
         (["show", "nobody"], "no instance has the id 'nobody'; holdfast list shows the instances of the store"),
         (["show", ""], "must not be empty"),
         (["show", "a\x1bb"], "must not contain"),
@@ -123,10 +125,50 @@ def test_a_file_that_is_no_store_is_exit_code_3_and_stays_as_it_is(holdfast: Com
     assert holdfast(*command, "--store", ".").code == 3
 
 
-def test_an_empty_file_holds_nothing_yet(holdfast: Command) -> None:
-    (holdfast.folder / "holdfast.db").touch()
+EXISTING_STORE = [
+    ["list"],
+    ["show", "x"],
+    ["history", "x"],
+    ["watch", "x"],
+    ["workers"],
+    ["queues"],
+    ["verify"],
+    ["event", "x", "y"],
+    ["query", "x", "y"],
+    ["update", "x", "y"],
+    ["cancel", "x"],
+    ["terminate", "x"],
+    ["migrate"],
+]
+"""The commands that need a store."""
+WITHOUT_STORE = {"run", "worker", "explain"}
+"""Commands that create a store, or do without one."""
+
+
+def test_every_command_with_a_store_is_in_the_list_of_this_module() -> None:
+    declared = {command.name for command in COMMANDS if any(param.name == "store" for param in command.params)}
+    assert {words[0] for words in EXISTING_STORE} == declared - WITHOUT_STORE
+
+
+@pytest.mark.parametrize("words", EXISTING_STORE)
+def test_a_command_that_needs_a_store_creates_none(holdfast: Command, words: list[str]) -> None:
+    before = sorted(holdfast.folder.iterdir())
+    assert "there is no store at holdfast.db" in holdfast.refused(*words)
+    assert sorted(holdfast.folder.iterdir()) == before
+
+
+@pytest.mark.parametrize("words", EXISTING_STORE)
+def test_an_empty_file_is_not_a_store_and_stays_empty(holdfast: Command, words: list[str]) -> None:
+    store = holdfast.folder / "holdfast.db"
+    store.touch()
+    assert "holdfast.db is empty, so it is not a Holdfast store" in holdfast.refused(*words)
+    assert store.stat().st_size == 0
+
+
+def test_a_database_without_tables_is_not_a_store(holdfast: Command) -> None:
+    sql(holdfast.folder / "holdfast.db", "PRAGMA journal_mode = WAL")
+    assert "holdfast.db has no tables, so it is not a Holdfast store" in holdfast.refused("verify")
     assert "holds nothing yet" in holdfast("list").err
-    assert holdfast("verify").code == 0
 
 
 def test_the_store_comes_from_the_option_the_variable_the_settings_or_the_default(
@@ -147,7 +189,7 @@ def test_the_store_comes_from_the_option_the_variable_the_settings_or_the_defaul
         ("[holdfast\n", "holdfast.toml cannot be read"),
         ("[holdfast]\nstore = 3\n", "is expected, not 3"),
         ("holdfast = 3\n", "is expected, not 3"),
-        ('[holdfast]\nstore = " "\n', "is no path of a store"),
+        ('[holdfast]\nstore = " "\n', "is not the path of a store"),
     ],
 )
 def test_wrong_settings_are_a_sentence(filled: Command, settings: str, sentence: str) -> None:
@@ -205,12 +247,12 @@ def test_G11_list_and_show_print_what_a_workflow_says_of_itself(filled: Command)
     filled("run", "speaking.py:speaks", "--input", '["half way [red]\\u001b"]', "--id", "text", "--json")
     filled("run", "speaking.py:speaks", "--input", '[""]', "--id", "value", "--json")
     lines = filled("list").out.splitlines()
-    assert lines[0].split()[-1] == "says"
+    assert lines[0].split()[-1] == "status"
     assert '{"percent":50}' in lines[1]
     assert "half way [red]\\x1b" in lines[2]
-    assert 'says {"percent":50}' in filled("show", "value").out
-    assert "says half way [red]\\x1b" in filled("show", "text").out
-    assert "says" not in filled("show", "good").out
+    assert 'status {"percent":50}' in filled("show", "value").out
+    assert "status half way [red]\\x1b" in filled("show", "text").out
+    assert "status" not in filled("show", "good").out
     assert json.loads(filled("show", "value", "--json").out)["custom_status"] == {"percent": 50}
     assert json.loads(filled("list", "--json").out)[0]["custom_status"] == {"percent": 50}
 

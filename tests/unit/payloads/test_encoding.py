@@ -286,7 +286,7 @@ def test_none_and_nothing_are_told_apart() -> None:
         (b'"x"', int, "Expected `int`, got `str` - at `$`"),
         (b"1e400", Any, "out of range"),
         (b"[1", Any, "truncated"),
-        (b'"\xff"', str, "not UTF-8"),
+        (b'"\xff"', str, "not valid UTF-8"),
         (b"\x80\x04\x95", Any, "malformed"),
         (b"[" * 100_000, Any, "nested too deep"),
         (b'{"by":"me"}', Approved | Rejected, "2 members"),
@@ -373,3 +373,22 @@ def test_a_value_is_accepted_only_if_it_comes_back_equal(value: Any) -> None:
     except PayloadError:
         return
     assert decode(data) == value
+
+
+@pytest.mark.parametrize(
+    ("annotation", "value"),
+    [
+        (dict[int | str, str], {1: "a", "1": "b"}),
+        (dict[float | str, str], {"1.5": "a", 1.5: "b"}),
+        (list[dict[int | str, int]], [{"x": 1, 7: 2, "7": 3}]),
+    ],
+)
+def test_keys_that_are_one_key_in_json_are_refused(annotation: Any, value: Any) -> None:
+    with pytest.raises(
+        PayloadError, match=r"expected keys that differ in JSON, found a second .*; use keys of one type"
+    ):
+        encode(value, annotation)
+
+
+def test_keys_of_a_union_that_differ_in_json_are_stored() -> None:
+    assert encode({1: "a", "b": "c"}, dict[int | str, str]) == b'{"1":"a","b":"c"}'

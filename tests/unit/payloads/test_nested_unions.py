@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import date
 from typing import Annotated, Any, ClassVar, Generic, NamedTuple, TypedDict, TypeVar
 
 import msgspec
@@ -403,3 +404,33 @@ def test_a_dataclass_with_a_field_that_cannot_be_stored_is_refused_each_time() -
     for _ in range(2):
         with pytest.raises(AnnotationError, match="complex"):
             payload_type(Wrong)
+
+
+@dataclass
+class Branch:
+    """Every level has a list that all members of the union take."""
+
+    inner: "list[Branch] | Sequence[Branch] | tuple[Branch | str, ...]"
+    leaf: int = 0
+
+
+def _branches(levels: int, leaf: Any = 0, *others: Any) -> Branch:
+    branch = Branch([], leaf)
+    for _ in range(levels):
+        branch = Branch([branch, *others])
+    return branch
+
+
+def test_a_wrong_leaf_of_overlapping_unions_is_found_in_linear_time() -> None:
+    with pytest.raises(PayloadError, match="cannot be stored as JSON"):
+        encode(_branches(14, "wrong"), Branch)
+
+
+def test_overlapping_unions_whose_last_member_fits_are_encoded_in_linear_time() -> None:
+    value = _branches(14, 0, "x")
+    assert encode(value, Branch).count(b'"x"') == 14
+
+
+def test_a_union_of_keys_that_are_strings_is_refused() -> None:
+    with pytest.raises(AnnotationError, match="use keys of one type"):
+        payload_type(dict[date | str, int])

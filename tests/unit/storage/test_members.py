@@ -2,16 +2,24 @@
 
 from typing import get_args
 
+from tests.stores import memory
+
 from holdfast.storage.members.attempts import Completion, OpenNextAttempt
 from holdfast.storage.members.base import CommitMember, WorkerMember
 from holdfast.storage.members.instances import Start
 from holdfast.storage.members.member import Member
+from holdfast.storage.relational.apply import dispatch as relational
 
 MEMBERS = get_args(Member)
 OWN_ACTORS = {Completion, OpenNextAttempt, Start}
 """Their actors depend on their fields."""
 SILENT = {"ClaimAttempts", "ClaimInstances", "ClaimQueries", "DeleteQueries", "HeartbeatAttempt"}
 """They change nothing that another process waits for."""
+
+
+def test_every_store_applies_every_member() -> None:
+    assert set(relational.APPLY_BY_TYPE) == set(MEMBERS)
+    assert set(memory.APPLY_BY_TYPE) == set(MEMBERS)
 
 
 def test_W6_a_member_with_an_owner_acts_in_its_name() -> None:

@@ -1,6 +1,6 @@
-"""A flow for people: its nodes with what they did, what they wait for, and the keys of its children inside its own.
+"""The instance of a flow: the attempts and waits of its nodes, its children, and its composite key (K6).
 
-Read from the store as of one moment. `describe`, `holdfast show` and `holdfast flow draw` share it.
+`Handle.describe`, `holdfast show` and `holdfast flow draw` use it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -8,18 +8,8 @@ from typing import Final
 
 import msgspec
 
-from holdfast.client.views.instances import (
-    EPOCH,
-    LONGEST_PAGE,
-    NEWEST,
-    AttemptView,
-    Description,
-    Values,
-    attempt_view,
-    moment,
-    step_view,
-    waits_for,
-)
+from holdfast.client.views.instances import EPOCH, LONGEST_PAGE, NEWEST, AttemptView, Values, attempt_view, moment
+from holdfast.client.views.steps import waits_for
 from holdfast.core.collation import MAX_DEPTH, PADDING, Digit, compose
 from holdfast.core.flow.definition import ChildAction, RunAction, decode_definition
 from holdfast.core.flow.snapshot import FlowSnapshot, NodeSnapshot, version_of
@@ -32,65 +22,41 @@ from holdfast.storage.contract import Store
 from holdfast.storage.records import AttemptRecord, InstanceNumber, InstanceRecord
 
 MOST_IN_COMPOSITE: Final = 1_000
-"""Children, with theirs, whose keys are read for one composite."""
+"""Descendants whose keys are read for one composite."""
 NOT_SCHEDULED: Final = -1
-"""The number of an activity that waits for its dependencies."""
-_TOLD: Final = (ChildCompleted, ChildFailed, ChildStopped)
-"""Ends that only a child tells that was there."""
-
-
-async def add_nodes(
-    store: Store,
-    described: Description,
-    record: InstanceRecord,
-    reading: FlowSnapshot | None,
-    *,
-    attempts: list[AttemptRecord],
-    values: Values,
-) -> Description:
-    """A description with what belongs to a flow. Code stays as it is."""
-    key = await store.read_key(record.number)
-    if key is None:
-        return described
-    if reading is None:  # before its first turn, or its history cannot be read
-        return msgspec.structs.replace(described, collation_key=key, composite_key=key.rstrip(PADDING))
-    return msgspec.structs.replace(
-        described,
-        collation_key=key,
-        composite_key=await read_composite(store, record, reading, key),
-        waiting_for=node_waits(reading) if record.closed_at_ms is None else [],
-        attempts=node_attempts(reading, record, attempts, values),
-        steps=[step_view(step, values) for step in reading.steps],
-    )
+"""The number of the attempt of a node that waits for its dependencies."""
+_ENDS_OF_EXISTING: Final = (ChildCompleted, ChildFailed, ChildStopped)
+"""Answers of a child that exists; `ChildRefused` is that of one whose id was taken."""
 
 
 async def read_flow(store: Store, record: InstanceRecord, events: list[HistoryEvent]) -> FlowSnapshot | None:
-    """The flow of an instance as its history tells it; None for code, and before its first turn."""
+    """The state of a flow according to its history; None for code, and before the first turn."""
     digest = version_of(events)
     if not digest:
         return None
     stored = await store.read_flow(digest)
     if stored is None:
         raise StoreError(
-            f"the flow {record.workflow!r} of version {digest}, which {record.id!r} stays with, is not in the store; "
+            f"version {digest} of the flow {record.workflow!r}, on which {record.id!r} runs, is not in the store; "
             "run holdfast verify"
         )
     return FlowSnapshot(decode_definition(stored), events)
 
 
 def node_attempts(
-    reading: FlowSnapshot, record: InstanceRecord, attempts: Iterable[AttemptRecord], values: Values
+    flow: FlowSnapshot, record: InstanceRecord, attempts: Iterable[AttemptRecord], values: Values
 ) -> list[AttemptView]:
-    """The attempts with their nodes; behind them what waits for its dependencies (A3), which is nowhere stored."""
-    places = {step.number: step for step in reading.steps if step.kind == "activity"}
+    """The attempts with their nodes, then one for each node that waits for its dependencies (A3)."""
+    places = {step.number: step for step in flow.steps if step.kind == "activity"}
     views: list[AttemptView] = []
     for attempt in attempts:
-        view, step = attempt_view(attempt, values), places.get(attempt.key.activity)
+        view = attempt_view(attempt, values)
+        step = places.get(attempt.key.activity)
         if step is not None:
             view = msgspec.structs.replace(view, node=step.node, dimension=step.dimension)
         views.append(view)
     if record.closed_at_ms is None:
-        views += [requested for node in reading.in_order() if (requested := _requested(node, record)) is not None]
+        views += [requested for node in flow.in_order() if (requested := _requested(node, record)) is not None]
     return views
 
 
@@ -115,61 +81,59 @@ def _requested(node: NodeSnapshot, record: InstanceRecord) -> AttemptView | None
     )
 
 
-def node_waits(reading: FlowSnapshot) -> list[str]:
-    """What its nodes wait for."""
-    steps = (step for step in reading.steps if step.is_open and not _is_detached(reading, step))
+def node_waits(flow: FlowSnapshot) -> list[str]:
+    """The open steps of the nodes, in words, without those of detached children."""
+    steps = (step for step in flow.steps if step.is_open and not _is_detached(flow, step))
     return [f"{waits_for(step)} ({place_of(step)})" for step in steps]
 
 
 def place_of(step: RecordedStep) -> str:
-    """Where in a flow a step belongs."""
+    """The node of a step, with the item of a fan-out."""
     return f"node {step.node}" if step.item < 0 else f"node {step.node}, item {step.item}"
 
 
-def _is_detached(reading: FlowSnapshot, step: RecordedStep) -> bool:
-    action = reading.nodes[step.node].node.action
+def _is_detached(flow: FlowSnapshot, step: RecordedStep) -> bool:
+    action = flow.nodes[step.node].node.action
     return isinstance(action, ChildAction) and action.detached
 
 
 # ---------------------------------------------------------------- the composite
 
 
-async def read_composite(store: Store, record: InstanceRecord, reading: FlowSnapshot | None, key: str) -> str | None:
-    """K6: the key with those of the children that its nodes await in their present round, and of theirs.
+async def read_composite(store: Store, record: InstanceRecord, flow: FlowSnapshot | None, key: str) -> str | None:
+    """K6: the key, containing the composites of the children that its nodes await in their current round.
 
-    A child that is code has its derived key (K9). None if there are more than `MOST_IN_COMPOSITE`.
+    A child that is code has its derived key (K9). None for more than `MOST_IN_COMPOSITE` descendants.
     """
-    return await _Composites(store).of(record.number, reading, key, depth=0)
+    return await _Composites(store).of(record.number, flow, key, depth=0)
 
 
-async def read_child_keys(store: Store, record: InstanceRecord, reading: FlowSnapshot) -> Mapping[str, Sequence[str]]:
-    """By node, the composites of the children that it awaits; none if there are more than `MOST_IN_COMPOSITE`."""
-    return await _Composites(store).by_node(record.number, reading, depth=0) or {}
+async def read_child_keys(store: Store, record: InstanceRecord, flow: FlowSnapshot) -> Mapping[str, Sequence[str]]:
+    """By node, the composites of the children that it awaits; empty for more than `MOST_IN_COMPOSITE` descendants."""
+    return await _Composites(store).by_node(record.number, flow, depth=0) or {}
 
 
 class _Composites:
-    """Reads one composite. `_left`: how many children may still be read for it."""
+    """Reads one composite. `_left` is the number of descendants that may still be read."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._left = MOST_IN_COMPOSITE
 
-    async def of(self, number: InstanceNumber, reading: FlowSnapshot | None, key: str, *, depth: int) -> str | None:
+    async def of(self, number: InstanceNumber, flow: FlowSnapshot | None, key: str, *, depth: int) -> str | None:
         plain = key.rstrip(PADDING)
-        if reading is None or depth >= MAX_DEPTH:
+        if flow is None or depth >= MAX_DEPTH:
             return plain
-        children = await self.by_node(number, reading, depth=depth)
+        children = await self.by_node(number, flow, depth=depth)
         if children is None:
             return None
-        positions = reading.book.scheduler.roster.positions
+        positions = flow.state.scheduler.roster.positions
         return compose(plain, {positions[node]: several for node, several in children.items()}) if children else plain
 
-    async def by_node(
-        self, number: InstanceNumber, reading: FlowSnapshot, *, depth: int
-    ) -> dict[str, list[str]] | None:
-        """The composites of the children of each node; None if these are too many."""
-        awaited = [*awaited_children(reading)]
-        texts = await self._of_children(number, reading.steps, awaited, depth)
+    async def by_node(self, number: InstanceNumber, flow: FlowSnapshot, *, depth: int) -> dict[str, list[str]] | None:
+        """The composites of the children of each node; None for too many descendants."""
+        awaited = [*awaited_children(flow)]
+        texts = await self._of_children(number, flow.steps, awaited, depth)
         if texts is None:
             return None
         children: dict[str, list[str]] = {}
@@ -181,7 +145,7 @@ class _Composites:
     async def _of_children(
         self, number: InstanceNumber, steps: Sequence[RecordedStep], awaited: Sequence[RecordedStep], depth: int
     ) -> dict[int, str] | None:
-        """By the number of the step, the composites of children that are there; None if these are too many."""
+        """By the number of the step, the composites of children that exist; None for too many descendants."""
         self._left -= len(awaited)
         if self._left < 0:
             return None
@@ -198,7 +162,7 @@ class _Composites:
         return texts
 
     async def _of_child(self, child: InstanceRecord, depth: int) -> str | None:
-        """Empty for one that has not begun."""
+        """Empty for a child before its first turn; None for too many descendants."""
         events = await read_events(self._store, child)
         key = await self._store.read_key(child.number)
         if key is None:
@@ -206,7 +170,7 @@ class _Composites:
         return await self.of(child.number, await read_flow(self._store, child, events), key, depth=depth + 1)
 
     async def _of_code(self, number: InstanceNumber, steps: Sequence[RecordedStep], *, depth: int) -> str | None:
-        """K9 with K6: the derived key of code, and in it those of its children."""
+        """The derived key of code (K9), containing the keys of its children (K6)."""
         places = {step.number: place for place, step in enumerate(steps) if step.kind == "child"}
         if not places or depth >= MAX_DEPTH:
             return derived_key(steps)
@@ -219,29 +183,31 @@ class _Composites:
 async def read_children(
     store: Store, number: InstanceNumber, steps: Iterable[RecordedStep]
 ) -> Mapping[int, InstanceRecord]:
-    """By the number of the step, the children that steps of an instance started. Of more than a page the newest.
+    """By the number of the step, the children that the steps started; the newest `LONGEST_PAGE` of them.
 
-    A child whose id was taken is not there, though an earlier round may have started one with the same id.
+    A step whose child was refused has none, even if an earlier round of its node started a child with the same id.
     """
     owners: dict[str, RecordedStep] = {}
     for step in steps:
         if step.kind != "child" or step.ended_by is ChildRefused:
             continue
-        if step.id not in owners or step.ended_by in _TOLD:  # else it will be refused: the id is taken
+        if (
+            step.id not in owners or step.ended_by in _ENDS_OF_EXISTING
+        ):  # else it will be refused, because the id is taken
             owners[step.id] = step
     found = await store.list_instances(before=NEWEST, limit=LONGEST_PAGE, parent=number) if owners else []
     return {owners[child.id].number: child for child in reversed(found) if child.id in owners}
 
 
-def awaited_children(reading: FlowSnapshot) -> Iterable[RecordedStep]:
-    """The children that nodes wait for, or have waited for, in the round in which they are."""
-    for node in reading.nodes.values():
+def awaited_children(flow: FlowSnapshot) -> Iterable[RecordedStep]:
+    """The children that nodes await, or have awaited, in their current round."""
+    for node in flow.nodes.values():
         if isinstance(node.node.action, ChildAction) and not node.node.action.detached:
             yield from (step for step in node.current if step.kind == "child")
 
 
 async def read_events(store: Store, record: InstanceRecord) -> list[HistoryEvent]:
-    """The history of the current execution. One that cannot be decoded is a `StoreError`."""
+    """The history of the current execution; `StoreError` if a turn cannot be decoded."""
     events: list[HistoryEvent] = []
     for row in await store.read_history(record.number, record.execution):
         try:

@@ -1,6 +1,8 @@
-"""Everything that is stored about one instance, for `Handle.describe` and `holdfast show`.
+"""One instance, read once: its row, history, attempts, steps, messages, key, parent and children.
 
-A damaged row is described and left out; nothing that a row holds makes the rest unreadable.
+`read_report` is the one function that reads an instance for display: `Handle.describe` returns its `Description`,
+`holdfast show` and `history` print it, and `holdfast run` draws its steps (`read_execution`). Damage in a row does not
+prevent the rest from being read: damaged columns and turns are left out and described in `damage`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,22 +12,31 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from holdfast.client.views.flows import read_flow
+from holdfast.client.views.flows import node_attempts, node_waits, read_children, read_composite, read_flow
 from holdfast.client.views.instances import (
+    DAMAGE,
+    EPOCH,
     LONGEST_EXCERPT,
+    AttemptView,
+    Description,
     MessageView,
-    SetAsideEvent,
     UpdateView,
     Values,
-    failure_text,
+    attempt_view,
     moment,
-    read_set_aside,
+    stored_failure,
 )
+from holdfast.client.views.obstacles import read_obstacles
+from holdfast.client.views.steps import StepReport, join_steps, set_aside_views, step_view, waits_for
+from holdfast.core.collation import PADDING
 from holdfast.core.flow.snapshot import FlowSnapshot
 from holdfast.core.history import (
     CancelRequested,
     EventReceived,
+    ExecutionCancelled,
     HistoryEvent,
+    InstanceCancelled,
+    InstanceTerminated,
     Payload,
     Started,
     UpdateAccepted,
@@ -34,52 +45,159 @@ from holdfast.core.history import (
     payload_of,
     payloads_of,
 )
-from holdfast.core.steps import read_steps
+from holdfast.core.lifecycle import InstanceState
+from holdfast.core.steps import RecordedStep, derived_key, read_steps
 from holdfast.core.updates import REFUSALS, UpdateState
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, StoreError
+from holdfast.payloads.failures import Failure
 from holdfast.storage.contract import Store
 from holdfast.storage.large_payloads import reference_of
-from holdfast.storage.records import AttemptRecord, InboxRow, InstanceRecord, Record, UpdateRow
+from holdfast.storage.records import AttemptRecord, InboxRow, InstanceRecord, ParentAndChildren, Record, UpdateRow
 
 MOST_MESSAGES: Final = 100
-"""Messages and updates that are read, unless all are asked for."""
+"""Messages and updates in a report that is not whole."""
 MOST_WHOLE: Final = 10_000
 EARLIER_EXECUTIONS: Final = 100
-"""Executions before the current one that are searched for events set aside, unless all are asked for."""
+"""Executions before the current one that are searched for events set aside, in a report that is not whole."""
 R = TypeVar("R", bound=Record)
 _payload: Final = msgspec.json.Decoder(Payload)
-_DAMAGE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, TypeError)
-"""What decoding a damaged column raises."""
 
 
 @dataclass(frozen=True, slots=True)
-class Story:
-    """The history of the current execution as far as it can be read."""
+class ExecutionReport:
+    """The current execution of an instance, as far as it can be read."""
 
-    turns: Sequence[tuple[int, HistoryEvent]]
-    """Every event with the number of its turn."""
+    record: InstanceRecord
+    attempts: Sequence[AttemptRecord]
+    events: list[HistoryEvent]
     flow: FlowSnapshot | None
-    damage: list[str]
+    """None for code, for a flow before its first turn, and for a flow that cannot be read."""
+    steps: Sequence[StepReport]
+    damage: Sequence[str] = ()
 
     @property
-    def events(self) -> list[HistoryEvent]:
-        return [event for _, event in self.turns]
+    def recorded(self) -> list[RecordedStep]:
+        return [step.recorded for step in self.steps]
 
 
 @dataclass(frozen=True, slots=True)
-class Details:
-    """What is stored beside the history."""
+class InstanceReport:
+    """A `Description` and the rows that it was made from."""
 
+    execution: ExecutionReport
+    described: Description
     values: Values
-    state_values: dict[str, Any]
-    custom_status: Any
-    mailbox: list[MessageView]
-    updates: list[UpdateView]
-    set_aside: list[SetAsideEvent]
+    node_values: Values
+    """Decodes the failures of nodes and, where requested, their outputs: large ones, too."""
+    outcome: bytes | None
+    """The JSON of the result, the failure or the reason of a closed instance."""
+    earlier: int
+    """The number of earlier instances with the same id."""
+    family: ParentAndChildren
+    now_ms: int
+
+    @property
+    def record(self) -> InstanceRecord:
+        return self.execution.record
+
+    @property
+    def failure(self) -> Failure | None:
+        """The failure of a workflow that failed."""
+        is_failed = self.record.state is InstanceState.FAILED and self.outcome is not None
+        return stored_failure(self.outcome) if is_failed else None
+
+    @property
+    def reason(self) -> str | None:
+        """The reason given for a termination or a cancellation."""
+        for event in reversed(self.execution.events):
+            if isinstance(event, InstanceTerminated | ExecutionCancelled | InstanceCancelled):
+                return event.reason or None
+        return None
+
+
+async def read_report(
+    store: Store, found: InstanceRecord, *, is_whole: bool = False, with_outputs: bool = False
+) -> InstanceReport:
+    """Reads everything about one instance.
+
+    `is_whole`: values are not cut and large payloads are read. `with_outputs`: the large outputs of nodes are read.
+    """
+    execution = await read_execution(store, found)
+    record = execution.record
+    damage = [*execution.damage]
+    messages = await _read_messages(store, execution, is_whole=is_whole)
+    values = messages.values
+    key, composite = await _read_keys(store, execution, damage)
+    outcome = await _read_outcome(store, record, damage)
+    state_values = await store.read_state_values(record.number)
+    deadline = await store.read_deadline(record.number)
+    family = await store.read_relatives(record.number)
+    described = Description(
+        id=record.id,
+        workflow=record.workflow,
+        version=record.version,
+        state=record.state,
+        execution=record.execution,
+        turn=record.turn,
+        collation_key=key,
+        composite_key=composite,
+        waiting_for=_waits(execution) if record.closed_at_ms is None else [],
+        attempts=_attempt_views(execution, values),
+        blocked=record.blocked,
+        created_at=moment(record.created_at_ms) or EPOCH,
+        closed_at=moment(record.closed_at_ms),
+        custom_status=values.of(state_values[""]) if "" in state_values else None,
+        deadline=None if deadline is None else moment(deadline.at_ms),
+        parent=None if family.parent is None else family.parent.id,
+        children=family.children,
+        set_aside=[event for number, events in messages.set_aside for event in set_aside_views(number, events, values)],
+        input=values.of_input(record.input),
+        steps=[step_view(step, values) for step in execution.recorded],
+        state_values={str(name): values.of(value) for name, value in state_values.items() if name},
+        mailbox=messages.mailbox(execution.recorded),
+        updates=messages.update_views(execution.events),
+        losses=record.losses,
+        damage=damage,
+        obstacles=await read_obstacles(store, record, execution.attempts),
+    )
+    return InstanceReport(
+        execution,
+        described,
+        values,
+        await _read_node_values(store, execution, with_outputs=with_outputs or is_whole),
+        outcome,
+        0 if record.superseded_at_ms is not None else await store.count_earlier(record.id),
+        family,
+        store.now_ms(),
+    )
+
+
+async def read_execution(store: Store, found: InstanceRecord) -> ExecutionReport:
+    """Reads the history and the attempts of the current execution, and its children."""
+    record, damage = repaired(found)
+    attempts = [repaired(attempt)[0] for attempt in await store.read_attempts(record.number, record.execution)]
+    events: list[HistoryEvent] = []
+    for row in await store.read_history(record.number, record.execution):
+        try:
+            events += decode_events(row.events)
+        except DAMAGE as error:
+            damage.append(f"turn {row.turn} cannot be decoded: {str(error)[:LONGEST_EXCERPT]}")
+    flow: FlowSnapshot | None = None
+    try:
+        flow = await read_flow(store, record, events)
+    except (HoldfastError, LookupError, ValueError, *DAMAGE) as error:
+        damage.append(f"its flow cannot be read: {str(error)[:LONGEST_EXCERPT]}")
+    recorded = read_steps(events) if flow is None else flow.steps
+    children = await read_children(store, record.number, recorded)
+    steps = join_steps(recorded, attempts, children, is_closed=record.closed_at_ms is not None)
+    return ExecutionReport(record, attempts, events, flow, steps, damage)
+
+
+# ---------------------------------------------------------------- damaged rows
 
 
 def repaired(record: R) -> tuple[R, list[str]]:
-    """A record whose columns hold what they should: a damaged one is replaced by nothing, and described."""
+    """The record with an empty value in each column that holds another type, and a description of each."""
     try:
         msgspec.convert(msgspec.structs.asdict(record), type(record))
     except msgspec.ValidationError:
@@ -91,18 +209,17 @@ def _without_damage(record: R) -> tuple[R, list[str]]:
     changes: dict[str, Any] = {}
     for field in msgspec.structs.fields(type(record)):
         value = getattr(record, field.name)
-        if isinstance(value, msgspec.Struct) or field.name == "state":  # a state that is none is shown as it is
+        if isinstance(value, msgspec.Struct) or field.name == "state":  # an unknown state is shown as it is
             continue
         try:
             msgspec.convert(value, field.type)
         except msgspec.ValidationError:
-            changes[field.name] = _nothing(field.type)
+            changes[field.name] = _empty_value(field.type)
     damage = [f"column {name} holds {str(getattr(record, name))[:LONGEST_EXCERPT]!r}" for name in changes]
     return (msgspec.structs.replace(record, **changes), damage) if changes else (record, [])
 
 
-def _nothing(kind: Any) -> object:
-    """A value that a column may hold."""
+def _empty_value(kind: Any) -> object:
     for value in (None, 0, "", b""):
         try:
             return msgspec.convert(value, kind)
@@ -111,67 +228,61 @@ def _nothing(kind: Any) -> object:
     return None
 
 
-async def read_story(store: Store, record: InstanceRecord) -> Story:
-    """The events of an instance; turns that cannot be decoded are described instead."""
-    turns: list[tuple[int, HistoryEvent]] = []
-    damage: list[str] = []
-    for row in await store.read_history(record.number, record.execution):
-        try:
-            turns += [(row.turn, event) for event in decode_events(row.events)]
-        except _DAMAGE as error:
-            damage.append(f"turn {row.turn} cannot be decoded: {str(error)[:LONGEST_EXCERPT]}")
-    flow: FlowSnapshot | None = None
-    try:
-        flow = await read_flow(store, record, [event for _, event in turns])
-    except (HoldfastError, LookupError, ValueError, *_DAMAGE) as error:
-        damage.append(f"its flow cannot be read: {str(error)[:LONGEST_EXCERPT]}")
-    return Story(turns, flow, damage)
+# ---------------------------------------------------------------- messages
 
 
-async def read_details(
-    store: Store, record: InstanceRecord, story: Story, attempts: Iterable[AttemptRecord], *, is_whole: bool
-) -> Details:
-    """Values that are stored beside the history. `is_whole`: nothing is cut, and large payloads are read."""
-    most = MOST_WHOLE if is_whole else MOST_MESSAGES
-    inbox = await store.peek_inbox(record.number, most)
-    rows = await store.read_updates(record.number, most)
-    kept = await store.read_state_values(record.number)
-    messages = [(row, _decoded(row)) for row in inbox]
-    earlier = await _earlier_set_aside(store, record, most, is_whole=is_whole)
+@dataclass(frozen=True, slots=True)
+class _Messages:
+    """The rows of the inbox and of updates, decoded, and the turns that set events aside."""
+
+    inbox: Sequence[tuple[InboxRow, HistoryEvent | None]]
+    """Each with its event; None for a row that cannot be decoded."""
+    updates: Sequence[UpdateRow]
+    set_aside: Sequence[tuple[int, list[HistoryEvent]]]
+    """Events by execution, oldest first."""
+    values: Values
+
+    def mailbox(self, steps: Iterable[RecordedStep]) -> list[MessageView]:
+        """The unread messages. The start of an execution is not one of them."""
+        awaited = {step.name for step in steps if step.kind == "event" and step.is_open}
+        return [
+            _message_view(row, event, self.values, awaited)
+            for row, event in self.inbox
+            if not isinstance(event, Started)
+        ]
+
+    def update_views(self, events: Iterable[HistoryEvent]) -> list[UpdateView]:
+        """The updates, with names and inputs from the history or the inbox, because the rows do not hold them."""
+        waiting = [event for _, event in self.inbox]
+        sent = {event.id: event for event in (*events, *waiting) if isinstance(event, UpdateAccepted)}
+        return [_update_view(row, sent.get(row.id), self.values) for row in self.updates]
+
+
+async def _read_messages(store: Store, execution: ExecutionReport, *, is_whole: bool) -> _Messages:
+    record = execution.record
+    limit = MOST_WHOLE if is_whole else MOST_MESSAGES
+    inbox = [(row, _decoded(row)) for row in await store.peek_inbox(record.number, limit)]
+    updates = await store.read_updates(record.number, limit)
+    earlier = await _read_earlier_set_aside(store, record, limit, is_whole=is_whole)
     payloads: dict[str, bytes] = {}
     if is_whole:
-        others = [event for _, event in messages if event is not None]
-        others += [event for _, events in earlier for event in events]
-        named = _references(record, story.events, attempts, others, rows)
-        payloads = await store.read_payloads(record.number, named)
-    values = Values(payloads, is_whole=is_whole)
-    awaited = {step.name for step in read_steps(story.events) if step.kind == "event" and step.is_open}
-    return Details(
-        values=values,
-        state_values={str(key): values.of(value) for key, value in kept.items() if key},
-        custom_status=values.of(kept[""]) if "" in kept else None,
-        mailbox=[
-            _message_view(row, event, values, awaited) for row, event in messages if not isinstance(event, Started)
-        ],
-        updates=_update_views(rows, [*story.events, *(event for _, event in messages if event is not None)], values),
-        set_aside=[
-            aside
-            for execution, events in (*earlier, (record.execution, story.events))
-            for aside in read_set_aside(execution, events, values)
-        ],
-    )
+        events = [*execution.events, *(event for _, event in inbox if event is not None)]
+        events += [event for _, several in earlier for event in several]
+        payloads = await store.read_payloads(record.number, _references(execution, events, updates))
+    set_aside = [*earlier, (record.execution, execution.events)]
+    return _Messages(inbox, updates, set_aside, Values(payloads, is_whole=is_whole))
 
 
-async def _earlier_set_aside(
-    store: Store, record: InstanceRecord, most: int, *, is_whole: bool
+async def _read_earlier_set_aside(
+    store: Store, record: InstanceRecord, limit: int, *, is_whole: bool
 ) -> list[tuple[int, list[HistoryEvent]]]:
-    """The turns of earlier executions that set events aside, each with its execution. What is damaged is left out."""
+    """The turns of earlier executions that set events aside, without damaged ones."""
     if record.execution == 1:
         return []
     first = 1 if is_whole else max(1, record.execution - EARLIER_EXECUTIONS)
     turns: list[tuple[int, list[HistoryEvent]]] = []
-    for execution, data in await store.read_set_aside(record.number, first=first, before=record.execution, limit=most):
-        with suppress(*_DAMAGE):
+    for execution, data in await store.read_set_aside(record.number, first=first, before=record.execution, limit=limit):
+        with suppress(*DAMAGE):
             turns.append((execution, decode_events(data)))
     return turns
 
@@ -179,24 +290,17 @@ async def _earlier_set_aside(
 def _decoded(row: InboxRow) -> HistoryEvent | None:
     try:
         return decode_event(row.event)
-    except _DAMAGE:
+    except DAMAGE:
         return None
 
 
-def _references(
-    record: InstanceRecord,
-    events: Iterable[HistoryEvent],
-    attempts: Iterable[AttemptRecord],
-    messages: Iterable[HistoryEvent],
-    updates: Iterable[UpdateRow],
-) -> set[str]:
-    """The large payloads that the rows of an instance name."""
-    named = {payload.reference for event in (*events, *messages) for payload in payloads_of(event)}
-    inputs: list[object] = [record.input, *(attempt.input for attempt in attempts)]
-    named |= {reference_of(stored) for stored in inputs if isinstance(stored, bytes)}
-    answers = [_answer(row) for row in updates]
-    named |= {answer.reference for answer in answers if answer is not None}
-    return named - {""}
+def _references(execution: ExecutionReport, events: Iterable[HistoryEvent], updates: Iterable[UpdateRow]) -> set[str]:
+    """The references to large payloads in the rows of an instance."""
+    references = {payload.reference for event in events for payload in payloads_of(event)}
+    inputs: list[object] = [execution.record.input, *(attempt.input for attempt in execution.attempts)]
+    references |= {reference_of(stored) for stored in inputs if isinstance(stored, bytes)}
+    references |= {answer.reference for row in updates if (answer := _answer(row)) is not None}
+    return references - {""}
 
 
 def _message_view(row: InboxRow, event: HistoryEvent | None, values: Values, awaited: set[str]) -> MessageView:
@@ -216,13 +320,27 @@ def _message_view(row: InboxRow, event: HistoryEvent | None, values: Values, awa
         case None:
             return MessageView(kind="unreadable", name="", id="", value=values.of(row.event), sent_at=sent_at)
         case _:
-            carried = payload_of(event)
-            value = None if carried is None else values.of_payload(carried)
-            return MessageView(kind="answer", name=_tag(event), id="", value=value, sent_at=sent_at)
+            payload = payload_of(event)
+            value = None if payload is None else values.of_payload(payload)
+            tag = str(event.__struct_config__.tag)
+            return MessageView(kind="answer", name=tag, id="", value=value, sent_at=sent_at)
 
 
-def _tag(event: HistoryEvent) -> str:
-    return str(event.__struct_config__.tag)
+def _update_view(row: UpdateRow, event: UpdateAccepted | None, values: Values) -> UpdateView:
+    answer = _answer(row)
+    has_failed = row.state is UpdateState.FAILED or row.state in REFUSALS
+    failure: str | None = None
+    if has_failed and answer is not None:
+        is_unknown = row.state is UpdateState.UNKNOWN
+        failure = "the workflow has no such update" if is_unknown else values.failure_text(answer)
+    return UpdateView(
+        id=row.id,
+        name="" if event is None else event.name,
+        state=row.state,
+        input=None if event is None else values.of_payload(event.input),
+        result=None if has_failed or answer is None else values.of_payload(answer),
+        failure=failure,
+    )
 
 
 def _answer(row: UpdateRow) -> Payload | None:
@@ -230,33 +348,57 @@ def _answer(row: UpdateRow) -> Payload | None:
         return None
     try:
         return _payload.decode(row.answer)
-    except _DAMAGE:
+    except DAMAGE:
         return None
 
 
-def _update_views(rows: Iterable[UpdateRow], events: Iterable[HistoryEvent], values: Values) -> list[UpdateView]:
-    """The rows do not hold names and inputs; the history, or the inbox, does."""
-    sent = {event.id: event for event in events if isinstance(event, UpdateAccepted)}
-    views: list[UpdateView] = []
-    for row in rows:
-        event = sent.get(row.id)
-        answer = _answer(row)
-        has_failed = row.state is UpdateState.FAILED or row.state in REFUSALS
-        failure: str | None = None
-        if has_failed and answer is not None:
-            data = values.data(answer)
-            if row.state is UpdateState.UNKNOWN:
-                failure = "the workflow has no such update"
-            else:
-                failure = "a large failure" if data is None else failure_text(data)
-        views.append(
-            UpdateView(
-                id=row.id,
-                name="" if event is None else event.name,
-                state=row.state,
-                input=None if event is None else values.of_payload(event.input),
-                result=None if has_failed or answer is None else values.of_payload(answer),
-                failure=failure,
-            )
-        )
-    return views
+# ---------------------------------------------------------------- steps, keys, outcome, nodes
+
+
+def _waits(execution: ExecutionReport) -> list[str]:
+    if execution.flow is not None:
+        return node_waits(execution.flow)
+    return [waits_for(step) for step in execution.recorded if step.is_open]
+
+
+def _attempt_views(execution: ExecutionReport, values: Values) -> list[AttemptView]:
+    if execution.flow is not None:
+        return node_attempts(execution.flow, execution.record, execution.attempts, values)
+    return [attempt_view(attempt, values) for attempt in execution.attempts]
+
+
+async def _read_keys(store: Store, execution: ExecutionReport, damage: list[str]) -> tuple[str, str | None]:
+    """The key and the composite: stored for a flow, derived for code (K9)."""
+    stored = await store.read_key(execution.record.number)
+    if execution.flow is None and stored is None:
+        key = derived_key(execution.recorded)
+        return key, key
+    key = stored or ""
+    try:
+        return key, await read_composite(store, execution.record, execution.flow, key)
+    except StoreError as error:  # a child is damaged
+        damage.append(str(error))
+        return key, key.rstrip(PADDING)
+
+
+async def _read_outcome(store: Store, record: InstanceRecord, damage: list[str]) -> bytes | None:
+    if record.outcome is None:
+        return None
+    try:
+        payload = _payload.decode(record.outcome)
+    except DAMAGE as error:
+        damage.append(f"its outcome cannot be decoded: {str(error)[:LONGEST_EXCERPT]}")
+        return None
+    if not payload.reference:
+        return bytes(payload.data)
+    return (await store.read_payloads(record.number, [payload.reference])).get(payload.reference)
+
+
+async def _read_node_values(store: Store, execution: ExecutionReport, *, with_outputs: bool) -> Values:
+    if execution.flow is None:
+        return Values(is_whole=True)
+    nodes = execution.flow.nodes.values()
+    payloads = [node.failure for node in nodes] + [node.output for node in nodes if with_outputs]
+    references = {payload.reference for payload in payloads if payload is not None} - {""}
+    found = await store.read_payloads(execution.record.number, references) if references else {}
+    return Values(found, is_whole=True)

@@ -1,18 +1,17 @@
-"""What an expression uses, read from its text: the names of its variables, its functions, and how it loops.
+"""Reads from the text of an expression which variables, functions and loops it uses, and estimates its work.
 
-The library has parsed the text before, so its brackets match and its tokens are the ones of CEL. It does not tell
-what an expression reads, and that is needed for three things: names that are wrong are found when a flow is loaded,
-only what is read is handed over, and what the work can grow to is known before it begins.
+The library has parsed the text before, so its brackets match and its tokens are those of CEL. The library does not
+report the variables of a program. They are needed to find wrong names when a flow is loaded, and to hand over only the
+values that are read.
 
-How much work an expression may be: decided before it begins, because nobody can stop it once it runs.
-
-The library stops after 10,000 rounds of loops in all. That is no bound of time: a round may join long texts, and the
-lists that `map` and `filter` build are copied for each item. So what the work can grow to is estimated from the text
-and from the size of what it reads, rather too high than too low, and too much is refused.
+Work is bounded before an evaluation begins, because nothing can stop it. The library ends after 10,000 rounds of loops
+in all, but a round can join long strings, and the lists that `map` and `filter` build are copied for each item. So the
+work is estimated from the text and from the size of the values that it reads, rather too high than too low, and
+compared with one bound.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any, Final, NamedTuple, cast
@@ -20,9 +19,10 @@ from typing import Any, Final, NamedTuple, cast
 import msgspec
 
 from holdfast.errors import ExpressionError
+from holdfast.payloads.limits import has_nul
 
 MOST_NESTED_MACROS: Final = 3
-"""Loops inside loops. The library stops after 10,000 rounds in all; a fourth level could never do anything useful."""
+"""Loops inside loops. The library stops after 10,000 rounds in all, which a fourth level would soon reach."""
 
 TYPES: Final = frozenset({"bool", "bytes", "double", "int", "list", "map", "null_type", "string", "type", "uint"})
 KEYWORDS: Final = frozenset({"false", "in", "null", "true"})
@@ -30,7 +30,7 @@ RESERVED: Final = frozenset(
     {"as", "break", "const", "continue", "else", "for", "function", "if", "import", "let", "loop", "package"}
     | {"namespace", "return", "var", "void", "while"}
 )
-"""Words that CEL keeps for itself: they cannot be the name of a variable."""
+"""Reserved words of CEL, which cannot be the name of a variable."""
 MACROS: Final = frozenset({"all", "exists", "exists_one", "filter", "map"})
 BUILDING_MACROS: Final = frozenset({"filter", "map"})
 FUNCTIONS: Final = frozenset(
@@ -56,7 +56,7 @@ METHODS: Final = frozenset(
 )
 
 _OTHER_FUNCTIONS: Final = {"len": ["size"], "str": ["string"], "float": ["double"], "any": ["exists"]}
-"""What Python calls what CEL has, too."""
+"""Functions of Python, and those of CEL for the same."""
 _TOKEN: Final = re.compile(
     r"""
     (?P<space>\s+|//[^\n]*)
@@ -74,7 +74,7 @@ _CLOSING: Final = frozenset(")]}")
 
 
 class Token(NamedTuple):
-    """A piece of the text that means something, and where it begins."""
+    """A token of the text and its position."""
 
     kind: str
     text: str
@@ -82,12 +82,12 @@ class Token(NamedTuple):
 
 
 Paths = dict[str, "Paths | None"]
-"""What is read of each variable: the fields of it, and of those, or None for all of it."""
+"""The fields that are read of each variable, and of these fields; None for all of it."""
 
 
 @dataclass(slots=True)
 class ExpressionUses:
-    """What one expression uses."""
+    """The variables, macros and additions of one expression."""
 
     paths: Paths = field(default_factory=dict[str, "Paths | None"])
     macros: int = 0
@@ -95,20 +95,20 @@ class ExpressionUses:
     builds_lists: bool = False
     additions: int = 0
     outer_additions: int = 0
-    """Those outside of macros: they can lengthen a list before it is gone through."""
+    """Additions outside of macros: they can lengthen a list before a macro goes over it."""
     tokens: int = 0
 
 
 @dataclass(slots=True)
 class _Bracket:
-    """An open bracket. Behind the first comma of a macro its variable has a value."""
+    """An open bracket; that of a macro has the name of its variable."""
 
     is_macro: bool = False
     variable: str = ""
 
 
 def scan_expression(text: str) -> ExpressionUses:
-    """What `text` uses. A function that CEL does not have is an `ExpressionError`."""
+    """The uses of `text`. An unknown function is an `ExpressionError`."""
     tokens = [
         Token(match.lastgroup or "", match.group(), match.start())
         for match in _TOKEN.finditer(text)
@@ -136,7 +136,7 @@ def scan_expression(text: str) -> ExpressionUses:
 
 
 def _opened(uses: ExpressionUses, tokens: list[Token], place: int, open_brackets: list[_Bracket]) -> _Bracket:
-    """The bracket at `place`; the one of a macro is counted."""
+    """The bracket at `place`. Macros are counted."""
     is_call = tokens[place].text == "(" and place > 1 and tokens[place - 2].text == "."
     if not is_call or tokens[place - 1].text not in MACROS:
         return _Bracket()
@@ -161,7 +161,7 @@ def _check_function(token: Token, *, is_method: bool) -> None:
 
 
 def _add_variable(uses: ExpressionUses, tokens: list[Token], place: int, open_brackets: list[_Bracket]) -> None:
-    """A name that stands alone: a variable of the flow, unless a macro around it has made it, or CEL has it."""
+    """Add a name that is a variable of the flow: not one of a macro around it, and not a word of CEL."""
     name = tokens[place].text
     if name in KEYWORDS or name in TYPES or any(bracket.variable == name for bracket in open_brackets):
         return
@@ -174,7 +174,7 @@ def _add_variable(uses: ExpressionUses, tokens: list[Token], place: int, open_br
 
 
 def _is_selection(tokens: list[Token], place: int) -> bool:
-    """Whether a field is selected there, and not a method called."""
+    """Whether a field is selected there, not a method called."""
     return (
         place + 1 < len(tokens)
         and tokens[place].text == "."
@@ -184,7 +184,7 @@ def _is_selection(tokens: list[Token], place: int) -> bool:
 
 
 def add_path(paths: Paths, path: list[str]) -> None:
-    """Note that `path` is read. All of something contains the parts of it."""
+    """Add `path` to the paths that are read. A value contains its parts."""
     for name in path[:-1]:
         inner = paths.setdefault(name, {})
         if inner is None:
@@ -196,66 +196,47 @@ def add_path(paths: Paths, path: list[str]) -> None:
 MOST_ROUNDS: Final = 10_000
 """The library's own bound."""
 MOST_WORK: Final = 2_000_000_000
-"""Bytes looked at. The worst that was found needs about a second."""
-MOST_MATCHED: Final = 4_096
-"""Bytes that an expression with a pattern reads in all: a pattern may need thousands of steps for each of them."""
-LONGEST_BUILT_LIST: Final = 3_000
-"""Items that `map` and `filter` go over: the time grows with the square, and this many take a third of a second."""
+"""The estimated cost of one evaluation, in bytes read. The slowest evaluation found within it takes about a second."""
+COST_OF_BUILDING: Final = 220
+"""`map` and `filter` copy their list for each item: 3,000 items take a third of a second."""
+COST_OF_MATCHING: Final = 120
+"""A pattern can need thousands of steps for each byte: it reads 4,000 bytes at most."""
 
 
 def check_work(text: str, uses: ExpressionUses, read: Mapping[str, Any]) -> None:
     """Refuse an evaluation that could take very long, or that the library would get wrong."""
     size = len(_encoded(text, read)) + len(text)
-    if "matches" in text and size > MOST_MATCHED:
+    work: float = COST_OF_MATCHING * size**2 if "matches" in text else 0
+    length: float = 0
+    if uses.macros or uses.additions:
+        stages = uses.macros + 1
+        growth = (1 + uses.additions / stages) ** stages
+        longest = max(longest_in(read), uses.tokens) if uses.macros else 0
+        length = longest * (growth if uses.macros > 1 else 1 + uses.outer_additions)
+        rounds = min(MOST_ROUNDS, length**uses.nested)
+        building = COST_OF_BUILDING * length**2 if uses.builds_lists else 0
+        work = max(work, building, size * growth * uses.tokens * rounds)
+    if work > MOST_WORK:
+        lists = f" and goes over lists of up to {length:,.0f} items" if length else ""
         raise ExpressionError(
-            f"{text}: `matches` looks at {MOST_MATCHED:,} bytes at most, and this reads {size:,}; do it in an activity"
-        )
-    if not uses.macros and not uses.additions:
-        return
-    stages = uses.macros + 1
-    growth = (1 + uses.additions / stages) ** stages
-    longest = max(longest_in(read), uses.tokens) if uses.macros else 0
-    length = longest * (growth if uses.macros > 1 else 1 + uses.outer_additions)
-    if uses.builds_lists and length > LONGEST_BUILT_LIST:
-        raise ExpressionError(
-            f"{text}: map and filter go over at most {LONGEST_BUILT_LIST:,} items, and this may have "
-            f"{length:,.0f}; do it in an activity, or use each"
-        )
-    rounds = min(MOST_ROUNDS, length**uses.nested)
-    if size * growth * uses.tokens * rounds > MOST_WORK:
-        raise ExpressionError(
-            f"{text}: this would be too much work for an expression that looks at {size:,} bytes; do it in an activity"
+            f"{text}: this is too much work for an expression: it reads {size:,} bytes{lists}; do it in an activity, "
+            "or use each"
         )
 
 
 def _encoded(text: str, read: Mapping[str, Any]) -> bytes:
-    """What is read, as JSON. The library cuts texts off at the character U+0000, so that one is refused."""
+    """The values that are read, as JSON. The library cuts strings off at the character U+0000, so that is refused."""
     try:
         encoded = msgspec.json.encode(read)
     except (TypeError, ValueError, msgspec.MsgspecError) as error:
-        raise ExpressionError(f"{text}: what it reads is no JSON: {error}") from None
-    if b"\\u0000" in encoded and any("\0" in one for one in _texts_in(read)):
-        raise ExpressionError(f"{text}: what it reads has a text with the character U+0000, which is not supported")
+        raise ExpressionError(f"{text}: what it reads is not valid JSON: {error}") from None
+    if has_nul(encoded):
+        raise ExpressionError(f"{text}: it reads a string with the character U+0000, which is not supported")
     return encoded
 
 
-def _texts_in(value: Any) -> Iterator[str]:
-    """Every text and key in a value."""
-    waiting: list[Any] = [value]
-    while waiting:
-        one = waiting.pop()
-        if isinstance(one, str):
-            yield one
-        elif isinstance(one, dict):
-            several = cast("dict[str, Any]", one)
-            yield from several
-            waiting.extend(several.values())
-        elif isinstance(one, list):
-            waiting.extend(cast("list[Any]", one))  # type: ignore[redundant-cast]  # pyright sees a list of unknowns
-
-
 def longest_in(value: Any) -> int:
-    """How long the longest list or map in `value` is."""
+    """The length of the longest list or mapping in `value`."""
     longest = 0
     waiting: list[Any] = [value]
     while waiting:

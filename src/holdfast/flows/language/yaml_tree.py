@@ -1,12 +1,13 @@
-"""YAML as a tree with line numbers, read safely: no tags, no aliases, bounded, and without words that change meaning.
+"""Reads YAML safely into plain values with line numbers: no tags, no aliases, bounded.
 
-PyYAML's parser in C makes the events; nothing of it turns them into objects (decision 23). Plain words are read as YAML
-1.2 says, except those that YAML 1.1 reads as true or false (`on`, `yes`): they are refused, because readers differ.
+PyYAML's parser in C makes the events; none of its constructors turn them into objects (decision 23). Plain scalars are
+read as in YAML 1.2, except those that YAML 1.1 reads as true or false (`on`, `yes`): they are refused, because readers
+differ.
 """
 
 import math
 import re
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple
 
 from holdfast.errors import FlowError
 from holdfast.flows.language.problems import Problems, printable, quoted
@@ -24,75 +25,66 @@ _WORDS: Final = {
     "False": False,
     "FALSE": False,
 } | dict.fromkeys(["", "~", "null", "Null", "NULL"])
-_UNSURE: Final = {word for plain in ("yes", "no", "on", "off") for word in (plain, plain.title(), plain.upper())}
+_AMBIGUOUS: Final = {word for plain in ("yes", "no", "on", "off") for word in (plain, plain.title(), plain.upper())}
 _INTEGER: Final = re.compile(r"[-+]?[0-9]{1,18}")
 _NUMBER: Final = re.compile(
     r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)"
 )
 _NUMBER_BEGINS: Final = frozenset("0123456789-+.")
-_SAID: Final = {
-    "a flow mapping": "a map in { }", "a flow sequence": "a list in [ ]", "a block mapping": "a map",
+_TERMS: Final = {
+    "a flow mapping": "a mapping in { }", "a flow sequence": "a list in [ ]", "a block mapping": "a mapping",
     "a block collection": "a list", "a block sequence": "a list",
 }  # fmt: skip
-"""What the parser calls things. A flow is something else here."""
+"""The parser's names of collections. A flow is something else here."""
 _MERGE: Final = "<<"
-"""What YAML 1.1 reads as: all that another map has."""
+"""The merge key of YAML 1.1."""
 
 
-Plain: TypeAlias = str | int | float | bool | None
+class YamlSequence(list[Any]):
+    """A list, with the lines of its items. `is_refused`: an item has a problem that was added already."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[int] = []
+        self.is_refused = False
 
 
-class YamlScalar:
-    """A text, a number, true, false or null. `text` is how it was written.
-
-    `is_refused`: why it cannot be read was told, and nothing more is to be said about it.
-    """
-
-    __slots__ = ("is_refused", "line", "text", "value")
-
-    def __init__(self, value: Plain, text: str, line: int, *, is_refused: bool = False) -> None:
-        self.value = value
-        self.text = text
-        self.line = line
-        self.is_refused = is_refused
-
-
-class YamlSequence:
-    """A list."""
-
-    __slots__ = ("items", "line")
+class YamlMapping(dict[str, Any]):
+    """A mapping, with the line of each key and of its value."""
 
     def __init__(self, line: int) -> None:
-        self.items: list[Tree] = []
+        super().__init__()
         self.line = line
-
-
-class YamlMapping:
-    """A map. `lines` has the line of each key. `is_partial`: more was meant to be merged into it."""
-
-    __slots__ = ("entries", "is_partial", "line", "lines")
-
-    def __init__(self, line: int) -> None:
-        self.entries: dict[str, Tree] = {}
-        self.lines: dict[str, int] = {}
-        self.line = line
+        self.key_lines: dict[str, int] = {}
+        self.value_lines: dict[str, int] = {}
+        self.written: dict[str, str] = {}
+        """Scalars that are not strings, as they were written."""
+        self.refused: set[str] = set()
+        """Keys whose value has a problem that was added already."""
         self.is_partial = False
+        """Whether it has a merge key."""
 
 
-Tree: TypeAlias = YamlScalar | YamlSequence | YamlMapping
+class YamlValue(NamedTuple):
+    """A value, its line, and for a scalar its text. `is_refused`: its problem was added already."""
+
+    value: Any
+    line: int
+    text: str = ""
+    is_refused: bool = False
 
 
 def is_text(plain: str) -> bool:
-    """Whether a word without quotes is read as a text."""
-    return plain not in _WORDS and plain not in _UNSURE and not _NUMBER.fullmatch(plain)
+    """Whether a scalar without quotes is read as a string."""
+    return plain not in _WORDS and plain not in _AMBIGUOUS and not _NUMBER.fullmatch(plain)
 
 
-def read_document(text: str, problems: Problems) -> Tree | None:
-    """The tree of the only document in `text`. What is wrong is added to `problems`; None if there is no tree."""
+def read_document(text: str, problems: Problems) -> YamlValue | None:
+    """The only document in `text`, or None if it cannot be read. Problems are added to `problems`."""
     try:
         size = len(text.encode())
     except UnicodeEncodeError:
-        problems.add(1, "it is no text in Unicode")
+        problems.add(1, "it is not valid Unicode")
         return None
     if size > LARGEST_BYTES:
         problems.add(1, f"it has {size:,} bytes, and a flow has at most {LARGEST_BYTES:,}")
@@ -104,7 +96,7 @@ def read_document(text: str, problems: Problems) -> Tree | None:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         problems.add(min(line, text.count("\n") + 1), _syntax(error))
     except yaml.YAMLError as error:  # a character that YAML does not allow
-        problems.add(1, f"it is no YAML: {' '.join(str(error).split())}")
+        problems.add(1, f"it is not valid YAML: {' '.join(str(error).split())}")
     except _TooMuch as error:
         problems.add(error.line, str(error))
     finally:
@@ -113,19 +105,20 @@ def read_document(text: str, problems: Problems) -> Tree | None:
 
 
 def _syntax(error: Any) -> str:
-    what: str = error.problem or "it cannot be read"
-    if "\\t" in what or "character that cannot start any token" in what:
-        what += " (a tab? indent with spaces)"
+    problem: str = error.problem or "it cannot be read"
+    if "\\t" in problem or "character that cannot start any token" in problem:
+        problem += " (a tab? indent with spaces)"
     context: str = error.context or ""
-    for theirs, ours in _SAID.items():
-        context, what = context.replace(theirs, ours), what.replace(theirs, ours)
+    for theirs, ours in _TERMS.items():
+        context = context.replace(theirs, ours)
+        problem = problem.replace(theirs, ours)
     if context and error.context_mark is not None:
         context += f" that begins in line {error.context_mark.line + 1}"
-    return f"it is no YAML: {context + ': ' if context else ''}{what}"
+    return f"it is not valid YAML: {context + ': ' if context else ''}{problem}"
 
 
 class _TooMuch(FlowError):
-    """A bound was reached: reading on makes no sense."""
+    """A bound was reached; reading stops."""
 
     def __init__(self, message: str, line: int) -> None:
         super().__init__(message)
@@ -133,48 +126,52 @@ class _TooMuch(FlowError):
 
 
 class _Builder:
-    """Builds the tree from events."""
+    """Builds values from events."""
 
     def __init__(self, loader: Any, problems: Problems) -> None:
         self._next: Any = loader.get_event
         self._problems = problems
         self._values = 0
 
-    def document(self) -> Tree | None:
+    def document(self) -> YamlValue | None:
         self._next()  # the stream begins
         event = self._next()
         if isinstance(event, yaml.StreamEndEvent):
             self._problems.add(1, "the file is empty; a flow begins with flow: NAME")
             return None
-        tree = self._tree(self._next(), 0)
+        document = self._value(self._next(), 0)
         self._next()  # the document ends
         another = self._next()
         if not isinstance(another, yaml.StreamEndEvent):
             self._problems.add(another.start_mark.line + 1, "a second document begins here; a file has one flow")
-        return tree
+        return document
 
-    def _tree(self, event: Any, depth: int) -> Tree:
+    def _value(self, event: Any, depth: int) -> YamlValue:
         line: int = event.start_mark.line + 1
         self._values += 1
         if self._values > MOST_VALUES or depth > DEEPEST:
             raise _TooMuch(f"a flow has at most {MOST_VALUES:,} values, and they nest at most {DEEPEST} deep", line)
         if isinstance(event, yaml.AliasEvent):
-            self._problems.add(line, f"aliases such as *{event.anchor} are not read in flows; write it out")
-            return YamlScalar(None, "", line, is_refused=True)
+            self._problems.add(line, f"aliases such as *{event.anchor} are not supported in flows; write the value out")
+            return YamlValue(None, line, is_refused=True)
         if event.anchor is not None:
-            self._problems.add(line, f"anchors such as &{event.anchor} are not read in flows; write it out")
+            self._problems.add(line, f"anchors such as &{event.anchor} are not supported in flows; write the value out")
         if event.tag is not None:
-            self._problems.add(line, f"tags such as {quoted(event.tag)} are not read in flows")
+            self._problems.add(line, f"tags such as {quoted(event.tag)} are not supported in flows")
         if isinstance(event, yaml.ScalarEvent):
             return self._scalar(event, line)
         if isinstance(event, yaml.SequenceStartEvent):
-            return self._sequence(line, depth)
-        return self._mapping(line, depth)
+            sequence = self._sequence(depth)
+            return YamlValue(sequence, line, is_refused=sequence.is_refused)
+        return YamlValue(self._mapping(line, depth), line)
 
-    def _sequence(self, line: int, depth: int) -> YamlSequence:
-        sequence = YamlSequence(line)
+    def _sequence(self, depth: int) -> YamlSequence:
+        sequence = YamlSequence()
         while not isinstance(event := self._next(), yaml.SequenceEndEvent):
-            sequence.items.append(self._tree(event, depth + 1))
+            item = self._value(event, depth + 1)
+            sequence.append(item.value)
+            sequence.lines.append(item.line)
+            sequence.is_refused |= item.is_refused
         return sequence
 
     def _mapping(self, line: int, depth: int) -> YamlMapping:
@@ -184,53 +181,55 @@ class _Builder:
                 self._merge(event, depth)
                 mapping.is_partial = True
                 continue
-            key = self._tree(event, depth + 1)
-            value = self._tree(self._next(), depth + 1)
-            if not isinstance(key, YamlScalar):
-                self._problems.add(key.line, "a key must be a text, not a list or a map")
+            key = self._value(event, depth + 1)
+            value = self._value(self._next(), depth + 1)
+            if isinstance(key.value, list | dict):
+                self._problems.add(key.line, "a key must be a string, not a list or a mapping")
                 continue
             if not isinstance(key.value, str):
-                self._problems.add(key.line, f"the key {quoted(key.text)} is no text here; write it in quotes")
-            if key.text in mapping.entries:
-                self._problems.add(
-                    key.line, f"{quoted(key.text)} is there twice; it is in line {mapping.lines[key.text]}, too"
-                )
+                self._problems.add(key.line, f"the key {quoted(key.text)} is not a string; write it in quotes")
+            if key.text in mapping:
+                first = mapping.key_lines[key.text]
+                self._problems.add(key.line, f"{quoted(key.text)} occurs twice; it is also in line {first}")
                 continue
-            mapping.entries[key.text] = value
-            mapping.lines[key.text] = key.line
+            mapping[key.text] = value.value
+            mapping.key_lines[key.text] = key.line
+            mapping.value_lines[key.text] = value.line
+            if value.is_refused:
+                mapping.refused.add(key.text)
+            if not isinstance(value.value, str):
+                mapping.written[key.text] = value.text
         return mapping
 
     def _merge(self, key: Any, depth: int) -> None:
-        """What would be merged is not looked at: that it is an alias needs no word of its own."""
-        self._problems.add(
-            key.start_mark.line + 1, "merge keys (<<) are not read in flows; write out what is to be there"
-        )
+        """Skip the merged value: an alias in it is not reported again."""
+        self._problems.add(key.start_mark.line + 1, "merge keys (<<) are not supported in flows; write the values out")
         event = self._next()
         if not isinstance(event, yaml.AliasEvent):
-            self._tree(event, depth + 1)
+            self._value(event, depth + 1)
 
-    def _scalar(self, event: Any, line: int) -> YamlScalar:
-        """What a scalar means. Only plain ones, without quotes, are anything but a text."""
+    def _scalar(self, event: Any, line: int) -> YamlValue:
+        """The value of a scalar. With quotes it is always a string."""
         text: str = event.value
         if event.style or not event.implicit[0]:
-            return YamlScalar(text, text, line)
+            return YamlValue(text, line, text)
         if text in _WORDS:
-            return YamlScalar(_WORDS[text], text, line)
-        if text in _UNSURE:
+            return YamlValue(_WORDS[text], line, text)
+        if text in _AMBIGUOUS:
             meant = "true" if text.lower() in {"yes", "on"} else "false"
             self._problems.add(
-                line, f'{text} alone is read as {meant} by many; write {meant}, or "{text}" for the text'
+                line, f'{text} is read as {meant} by some readers; write {meant}, or "{text}" for the string'
             )
-            return YamlScalar(text, text, line, is_refused=True)
-        return self._number(text, line) if text[0] in _NUMBER_BEGINS else YamlScalar(text, text, line)
+            return YamlValue(text, line, text, is_refused=True)
+        return self._number(text, line) if text[0] in _NUMBER_BEGINS else YamlValue(text, line, text)
 
-    def _number(self, text: str, line: int) -> YamlScalar:
+    def _number(self, text: str, line: int) -> YamlValue:
         if _INTEGER.fullmatch(text):
-            return YamlScalar(int(text), text, line)
+            return YamlValue(int(text), line, text)
         if not _NUMBER.fullmatch(text):
-            return YamlScalar(text, text, line)
+            return YamlValue(text, line, text)
         number = math.inf if text[-1].isalpha() else float(text)
         if not math.isfinite(number):
-            self._problems.add(line, f"{printable(text)} is not a number that JSON has")
-            return YamlScalar(None, text, line, is_refused=True)
-        return YamlScalar(number if not text.lstrip("-+").isdigit() else int(text), text, line)
+            self._problems.add(line, f"{printable(text)} is not a number in JSON")
+            return YamlValue(None, line, text, is_refused=True)
+        return YamlValue(number if not text.lstrip("-+").isdigit() else int(text), line, text)

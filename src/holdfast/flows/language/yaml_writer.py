@@ -1,15 +1,20 @@
-"""A flow as YAML: a line for each activity, as a person would write it."""
+"""Writes a definition as YAML, one line for each node where that is short enough.
+
+Reading the text gives the same definition, except for the lines.
+"""
 
 import re
 from collections.abc import Mapping
-from typing import Any, Final, cast
+from typing import Any, Final, assert_never, cast
 
+from holdfast.core.flow.ancestry import Ancestry
 from holdfast.core.flow.definition import (
     DEFAULT_CYCLE_LIMIT,
     After,
     AnyAction,
     ChildAction,
     CycleAction,
+    Each,
     FailurePolicy,
     FlowDefinition,
     InterruptAction,
@@ -25,7 +30,7 @@ from holdfast.core.flow.definition import (
     show_span,
 )
 from holdfast.core.flow.graph import Join
-from holdfast.flows.language.parser import UNLIMITED
+from holdfast.flows.language.node_kinds import UNLIMITED
 from holdfast.flows.language.yaml_tree import is_text
 
 LONGEST_LINE: Final = 110
@@ -34,7 +39,7 @@ _QUOTED: Final = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t"}
 
 
 def write_yaml(definition: FlowDefinition) -> str:
-    """The text of a flow; reading it gives the same definition, but for the lines."""
+    """A definition as YAML."""
     lines = [f"flow: {_flow_style(definition.name)}"]
     if definition.version:
         lines.append(f"version: {_quoted(definition.version)}")
@@ -44,128 +49,109 @@ def write_yaml(definition: FlowDefinition) -> str:
         lines.append(f"policy: {definition.policy.value}")
     lines.append("activities:")
     for node in _in_order(definition):
-        said = describe(node)
-        line = f"  {_flow_style(node.id)}: {_flow_style(said)}"
+        fields = describe(node)
+        line = f"  {_flow_style(node.id)}: {_flow_style(fields)}"
         if len(line) <= LONGEST_LINE:
             lines.append(line)
         else:
             lines += [f"  {_flow_style(node.id)}:"]
-            lines += [f"    {_flow_style(key)}: {_flow_style(value)}" for key, value in said.items()]
+            lines += [f"    {_flow_style(key)}: {_flow_style(value)}" for key, value in fields.items()]
     if definition.output is not None:
         lines.append(f"output: {_flow_style(definition.output)}")
     return "\n".join(lines) + "\n"
 
 
 def _in_order(definition: FlowDefinition) -> list[Node]:
-    """As they were written; a flow that was built has its trigger first, and each activity after what it needs."""
-    depth: dict[str, int] = {}
-    nodes = {node.id: node for node in definition.nodes}
-    waiting = [node.id for node in definition.nodes]
-    while waiting:
-        left = [name for name in waiting if any(edge.source not in depth for edge in nodes[name].after)]
-        for name in waiting:
-            if name not in left:
-                depth[name] = 1 + max((depth[edge.source] for edge in nodes[name].after), default=0)
-        if len(left) == len(waiting):
-            break
-        waiting = left
-    return sorted(definition.nodes, key=lambda node: (node.line, depth.get(node.id, 0), node.id))
+    """Nodes by their lines. Nodes of a flow that was built have none: each is after the nodes that it comes after."""
+    order = Ancestry.of({node.id: node for node in definition.nodes}).before
+    positions = {node_id: position for position, node_id in enumerate(order)}
+    return sorted(definition.nodes, key=lambda node: (node.line, positions[node.id]))
 
 
 def describe(node: Node) -> dict[str, Any]:
-    """What YAML says about a node."""
-    said = _action(node.action)
-    if node.after:
-        edges, when, otherwise = _after(node.after, has_when=bool(node.when))
-        said["after"] = edges
-        if when or node.when:
-            said["when"] = when or node.when
-        if otherwise:
-            said["otherwise"] = True
-    if node.join is not Join.ALL:
-        said["join"] = node.join.value
-    return said
+    """The fields of a node as YAML has them."""
+    edges, when, otherwise = _after(node.after, has_when=bool(node.when))
+    return {
+        **_action(node.action),
+        **_given(
+            after=edges,
+            when=when or node.when or None,
+            otherwise=otherwise or None,
+            join=None if node.join is Join.ALL else node.join.value,
+        ),
+    }
+
+
+def _given(**fields: Any) -> dict[str, Any]:
+    """The fields that are not None: a field with its default is not written."""
+    return {key: value for key, value in fields.items() if value is not None}
 
 
 def _action(action: AnyAction) -> dict[str, Any]:
-    said: dict[str, Any]
     match action:
         case TriggerAction():
             return {"trigger": True}
         case RunAction():
-            said = {"run": action.activity, **_each(action), **_template("input", action.input), **_rules(action.rules)}
+            return {"run": action.activity, **_each(action.each), **_given(input=action.input), **_rules(action.rules)}
         case ChildAction():
-            said = {"flow": action.workflow, **_each(action), **_template("input", action.input)}
-            said |= {"id": action.id} if action.id else {}
-            said |= {"detached": True} if action.detached else {}
-        case WaitAction():
-            said = {"wait": _wait(action)}
+            options = _given(input=action.input, id=action.id or None, detached=action.detached or None)
+            return {"flow": action.workflow, **_each(action.each), **options}
+        case WaitAction(event="", timeout=timeout):
+            return {"wait": _given(timer=_span(timeout))}
+        case WaitAction(event=event, timeout=timeout):
+            return {"wait": _given(event=event, timeout=_span(timeout))}
         case CycleAction():
-            said = {"cycle": action.target}
-            said |= {"delay": _span(action.delay)} if action.delay else {}
-            said |= {"limit": action.limit} if action.limit != DEFAULT_CYCLE_LIMIT else {}
+            limit = None if action.limit == DEFAULT_CYCLE_LIMIT else action.limit
+            return {"cycle": action.target, **_given(delay=_span(action.delay or None), limit=limit)}
         case RaiseAction():
-            said = {"raise": {"event": action.event, "to": action.to, **_template("value", action.value)}}
+            return {"raise": _given(event=action.event, to=action.to, value=action.value)}
         case InterruptAction():
-            said = {"interrupt": action.target or "self"}
-            said |= {"descendants": True} if action.descendants else {}
-            said |= {"reason": action.reason} if action.reason else {}
-    return said
+            options = _given(descendants=action.descendants or None, reason=action.reason or None)
+            return {"interrupt": action.target or "self", **options}
+        case _:
+            assert_never(action)
 
 
-def _each(action: RunAction | ChildAction) -> dict[str, Any]:
-    if action.each is None:
-        return {}
-    limit = {} if action.each.limit is None else {"limit": action.each.limit}
-    return {"each": action.each.items, **limit}
+def _each(each: Each | None) -> dict[str, Any]:
+    return {} if each is None else _given(each=each.items, limit=each.limit)
 
 
-def _template(key: str, template: object) -> dict[str, Any]:
-    return {} if template is None else {key: template}
-
-
-def _wait(action: WaitAction) -> dict[str, Any]:
-    timeout = {} if action.timeout is None else {"timeout" if action.event else "timer": _span(action.timeout)}
-    return {"event": action.event, **timeout} if action.event else timeout
-
-
-def _span(span: Span) -> str | float:
-    return span if isinstance(span, str) else show_span(span)
+def _span(span: Span | None) -> str | float | None:
+    return show_span(span) if isinstance(span, int) else span
 
 
 def _rules(rules: RunRules) -> dict[str, Any]:
-    said: dict[str, Any] = {"queue": rules.queue, "retry": None if rules.retry is None else _retry(rules.retry)}
-    for key in ("schedule_to_start", "start_to_close", "schedule_to_close", "heartbeat"):
-        length: int | None = getattr(rules, f"{key}_ms")
-        said[key] = None if length is None else show_span(length)
-    return {key: value for key, value in said.items() if value is not None}
+    return _given(
+        queue=rules.queue,
+        retry=None if rules.retry is None else _retry(rules.retry),
+        schedule_to_start=_span(rules.schedule_to_start_ms),
+        start_to_close=_span(rules.start_to_close_ms),
+        schedule_to_close=_span(rules.schedule_to_close_ms),
+        heartbeat=_span(rules.heartbeat_ms),
+    )
 
 
 def _retry(rules: RetryRules) -> dict[str, Any]:
-    said: dict[str, Any] = {
-        "attempts": UNLIMITED if rules.attempts == 0 else rules.attempts,
-        "initial": None if rules.initial_ms is None else show_span(rules.initial_ms),
-        "backoff": rules.backoff,
-        "maximum": None if rules.maximum_ms is None else show_span(rules.maximum_ms),
-        "jitter": rules.jitter,
-        "non_retryable": None if rules.non_retryable is None else list(rules.non_retryable),
-    }
-    return {key: value for key, value in said.items() if value is not None}
+    return _given(
+        attempts=UNLIMITED if rules.attempts == 0 else rules.attempts,
+        initial=_span(rules.initial_ms),
+        backoff=rules.backoff,
+        maximum=_span(rules.maximum_ms),
+        jitter=rules.jitter,
+        non_retryable=rules.non_retryable,
+    )
 
 
 def _after(edges: tuple[After, ...], *, has_when: bool) -> tuple[Any, str, bool]:
-    """The edges, and what is said of the only one outside of them: its condition, and that it is the default."""
+    """The edges as YAML has them, and the `when` and `otherwise` of a single edge, which belong to the node."""
     if len(edges) == 1 and not (has_when and edges[0].when):
         (edge,) = edges
-        source: Any = edge.source if edge.catch is None else {edge.source: {"catch": list(edge.catch)}}
-        return source, edge.when, edge.otherwise
+        return edge.source if edge.catch is None else {edge.source: {"catch": edge.catch}}, edge.when, edge.otherwise
     if all(edge.catch is None and not edge.when and not edge.otherwise for edge in edges):
-        return [edge.source for edge in edges], "", False
+        return [edge.source for edge in edges] or None, "", False
     written: dict[str, Any] = {}
     for edge in edges:
-        fields: dict[str, Any] = {} if edge.catch is None else {"catch": list(edge.catch)}
-        fields |= {"when": edge.when} if edge.when else {}
-        fields |= {"otherwise": True} if edge.otherwise else {}
+        fields = _given(catch=edge.catch, when=edge.when or None, otherwise=edge.otherwise or None)
         written[edge.source] = [written[edge.source], fields] if edge.source in written else fields
     return written, "", False
 
@@ -191,7 +177,7 @@ def _flow_style(value: object) -> str:
 
 
 def _quoted(text: str) -> str:
-    """A text in double quotes; what YAML does not print is escaped."""
+    """A string in double quotes; characters that YAML does not print are escaped."""
     return f'"{"".join(_QUOTED.get(character) or _printable(character) for character in text)}"'
 
 

@@ -153,13 +153,6 @@ def printed(schema: str, after: int = 0, known: Sequence[Migration] | None = Non
     return "\n".join([head, *(steps or ["-- There is nothing to do."])])
 
 
-def make_tables(connection: PostgresConnection, schema: str) -> None:
-    """The first migration alone: what the others are written for."""
-    connection.execute(_MAKE_SCHEMA.format(schema=schema).encode())
-    connection.execute(f'SET search_path = "{schema}"'.encode())
-    connection.execute(migrations()[0].script.encode())
-
-
 def version(connection: PostgresConnection, address: Address, known: Sequence[Migration] | None = None) -> int:
     """The number of the schema; 0 if there is none. One that this release is too old for is refused."""
     newest = (known or migrations())[-1].number

@@ -1,6 +1,6 @@
 """Questions of those who do not have the code: taken by one worker, answered once, and gone in the end (C1, G11)."""
 
-from holdfast.core.queries import MAX_QUESTIONS
+from holdfast.core.queries import MAX_QUERIES
 from holdfast.core.updates import REJECTION_KEPT_MS, UpdateState
 from holdfast.storage.members.instances import Release
 from holdfast.storage.members.messages import AnswerQuery, AskQuery, ClaimQueries, DeleteQueries, QueryRow
@@ -114,7 +114,7 @@ class QueryRules(Rules):
     def test_the_number_of_waiting_queries_is_bounded(self) -> None:
         async def case(bench: Bench) -> None:
             record = await bench.started("a")
-            await bench.commit(*(ask(record, f"{number}") for number in range(MAX_QUESTIONS)))
+            await bench.commit(*(ask(record, f"{number}") for number in range(MAX_QUERIES)))
             check(isinstance(await bench.one(ask(record, "one more")), Rejected))
 
         self.on_bench(case)

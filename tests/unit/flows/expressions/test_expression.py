@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from holdfast.errors import ExpressionError
 from holdfast.flows.expressions import expression as expressions
 from holdfast.flows.expressions.cel import compile_program
-from holdfast.flows.expressions.expression import CelExpression, Comparison, Literal, Path, compile_expression
+from holdfast.flows.expressions.expression import CelExpression, Literal, Path, compile_expression
 
 QUICK: dict[str, Any] = {
     "quick": {
@@ -83,7 +83,7 @@ def test_an_expression_gives_plain_values(text: str, value: object) -> None:
         ("quick.input.none.map(x, x)", "list or a map"),
         ("quick.input.speed ? 1 : 2", "true or false"),
         ("b'abc'", "JSON cannot hold"),
-        ("{1: 2}", "only texts as keys"),
+        ("{1: 2}", "keys in JSON are strings"),
         ("1e400", "finite"),
         ("type(1)", "JSON cannot hold"),
     ],
@@ -98,8 +98,8 @@ def test_what_has_no_value_says_what_is_missing(text: str, said: str) -> None:
 @pytest.mark.parametrize(
     ("text", "said", "column"),
     [
-        ("start.input.x >", "unexpected the end", 16),
-        ("", "unexpected the end", 1),
+        ("start.input.x >", "unexpected end of the expression", 16),
+        ("", "unexpected end of the expression", 1),
         ("a..b", "..", 3),
         ("a = 3", "write ==", 3),
         ("a\n  && && b", "&&", 8),
@@ -146,11 +146,7 @@ def test_most_expressions_do_not_need_the_library() -> None:
     assert isinstance(compile_expression(" quick.input['speed'][0] "), Path)
     assert isinstance(compile_expression("-5"), Literal)
     assert isinstance(compile_expression("string"), CelExpression)
-    assert isinstance(compile_expression("quick.input.speed > 1"), Comparison)
-    assert isinstance(compile_expression("quick.input.speed>='a b'"), Comparison)
-    assert isinstance(compile_expression("quick.input.speed > 1 + 1"), CelExpression)
-    assert isinstance(compile_expression("quick.input.speed > fast"), CelExpression)
-    assert isinstance(compile_expression("string == 1"), CelExpression)
+    assert isinstance(compile_expression("quick.input.speed > 1"), CelExpression)
 
 
 NAMES = st.sampled_from(["a", "b", "input", "x-y", "in_", "\u00e9", ""])
@@ -174,24 +170,6 @@ def test_a_path_gives_what_the_library_gives(root: str, steps: list[str], values
     path = compile_expression(text)
     assert isinstance(path, Path)
     assert _outcome(path.evaluate, values) == _outcome(compile_program(text).run, values)
-
-
-LITERALS = st.sampled_from(["true", "false", "null", "'a'", '"b \u00e9"', "''", "0", "1", "-1", "2.5", "1.0", "-0.0"])
-
-
-@given(
-    steps=STEPS,
-    word=st.sampled_from(["==", "!=", "<", "<=", ">", ">="]),
-    literal=LITERALS | st.integers(-(10**18) + 1, 10**18 - 1).map(str) | st.decimals(-9, 9, places=1).map(str),
-    values=st.fixed_dictionaries({"a": VALUES}),
-)
-def test_a_comparison_gives_what_the_library_gives(
-    steps: list[str], word: str, literal: str, values: dict[str, Any]
-) -> None:
-    text = f"a{''.join(steps)} {word} {literal}"
-    comparison = compile_expression(text)
-    assert isinstance(comparison, Comparison)
-    assert _outcome(comparison.evaluate, values) == _outcome(compile_program(text).run, values)
 
 
 @given(
@@ -224,19 +202,19 @@ def test_only_what_is_read_is_handed_over() -> None:
         compile_expression("a.input == null").evaluate(values)
 
 
+INTEGERS_OF_CEL = range(-(2**63), 2**64)
 EDGES = [edge + beyond for edge in (-(2**63), 2**63, 2**64, 2**70, -(2**70)) for beyond in (-1, 0, 1)]
 
 
 @pytest.mark.parametrize("number", EDGES)
-@pytest.mark.parametrize("word", ["==", "!=", "<", "<=", ">", ">="])
-@pytest.mark.parametrize("literal", ["5", "5.5", "'a'", "null"])
-def test_integers_of_more_than_64_bits_compare_as_in_the_library(number: int, word: str, literal: str) -> None:
-    """The comparison that is evaluated here and the program of the library give the same value, or both refuse."""
-    text = f"a.x {word} {literal}"
+@pytest.mark.parametrize("text", ["a.x == 5", "a.x > 5.5", "a.x != 'a'", "a.x == null"])
+def test_integers_of_more_than_64_bits_are_refused(number: int, text: str) -> None:
     values = {"a": {"x": number}}
-    comparison = compile_expression(text)
-    assert isinstance(comparison, Comparison)
-    assert _outcome(comparison.evaluate, values) == _outcome(compile_program(text).run, values)
+    if number in INTEGERS_OF_CEL:
+        assert isinstance(compile_expression(text).evaluate(values), bool)
+    else:
+        with pytest.raises(ExpressionError, match="more than 64 bits"):
+            compile_expression(text).evaluate(values)
 
 
 @pytest.mark.parametrize("text", ["a.x > 5", "a.x > 5 || false", "a.x > 1.5", "[a.x]"])
@@ -257,7 +235,7 @@ def test_texts_that_the_library_would_cut_off_are_refused() -> None:
     for values in ({"a": "x\0y"}, {"a": [{"x\0y": 1}]}):
         with pytest.raises(ExpressionError, match=r"U\+0000"):
             compile_expression("a == 'x' || a == 'y'").evaluate(values)
-    with pytest.raises(ExpressionError, match="no JSON"):
+    with pytest.raises(ExpressionError, match="not valid JSON"):
         compile_expression("a == 'x' || a == 'y'").evaluate({"a": "\ud800"})
 
 
@@ -271,6 +249,7 @@ def test_texts_that_the_library_would_cut_off_are_refused() -> None:
         ("a.map(x, s + s).map(x, x + x + x)", 1_000),
         ("[1]" + ".map(x, [x, x])" * 22, 0),
         ("+".join(["(s+s)"] * 24), 0),
+        ("s.matches('(x*)*y')", 0),
     ],
 )
 def test_an_expression_cannot_hang_a_worker(text: str, items: int) -> None:

@@ -2,7 +2,7 @@
 
 import json
 
-from holdfast.core.queries import MAX_QUESTIONS
+from holdfast.core.queries import MAX_QUERIES
 from holdfast.storage.members.messages import AnswerQuery, AskQuery, ClaimQueries, DeleteQueries, QueryRow
 from holdfast.storage.members.outcomes import Applied, ClaimedQueries, Outcome, Rejected
 from holdfast.storage.relational.transaction import Transaction
@@ -12,9 +12,9 @@ def apply_ask_query(transaction: Transaction, ask: AskQuery) -> Outcome:
     """Insert a query, unless too many wait."""
     query = ask.query
     values = (query.id, query.number, query.name, query.input, ask.expires_at_ms)
-    if transaction.update(transaction.sql.insert_query, *values, MAX_QUESTIONS):
+    if transaction.update(transaction.sql.insert_query, *values, MAX_QUERIES):
         return Applied()
-    return Rejected(reason=f"{MAX_QUESTIONS} queries wait for their answers already, or this one was sent before")
+    return Rejected(reason=f"{MAX_QUERIES} queries wait for their answers already, or this one was sent before")
 
 
 def apply_claim_queries(transaction: Transaction, claim: ClaimQueries) -> Outcome:

@@ -1,0 +1,472 @@
+-- Written by tools/generate_statements.py: the statements of the PostgreSQL store in the schema shop.
+
+-- active_worker
+SELECT 1 FROM "shop".workers WHERE key = $1 AND state = 'ACTIVE' FOR KEY SHARE;
+
+-- advance_clock
+UPDATE "shop".clock SET now_ms = $1 WHERE ctid = ANY (ARRAY(SELECT ctid FROM "shop".clock WHERE now_ms < $1::bigint - $2::bigint FOR UPDATE SKIP LOCKED));
+
+-- answer_query
+UPDATE "shop".questions SET answer = $3 WHERE id = $1 AND taken_by = $2 AND answer IS NULL;
+
+-- answer_update
+UPDATE "shop".updates SET state = $3, answer = $4, expires_at_ms = $5 WHERE number = $1 AND id = $2 AND answer IS NULL;
+
+-- append_history
+INSERT INTO "shop".history (number, execution, turn, events) VALUES ($1, $2, $3, $4);
+
+-- audit_attempts
+SELECT {raw_attempt_columns} FROM "shop".attempts ORDER BY number, execution, activity, dimension, attempt;
+
+-- audit_children
+SELECT parent, parent_execution, parent_step, number, id, workflow, state, outcome, parent_close, ( state NOT IN ('COMPLETED', 'FAILED', 'CANCELLED', 'TERMINATED') AND ( EXISTS (SELECT 1 FROM "shop".inbox WHERE inbox.number = instances.number AND position('"cancel_requested"'::bytea IN event) > 0) OR EXISTS (SELECT 1 FROM "shop".history WHERE history.number = instances.number AND position('"cancel_requested"'::bytea IN events) > 0) ) )::int FROM "shop".instances WHERE parent IS NOT NULL ORDER BY parent, parent_execution, parent_step;
+
+-- audit_closings
+SELECT number, execution FROM "shop".closings ORDER BY number, execution;
+
+-- audit_count
+SELECT count(*) FROM "shop".instances;
+
+-- audit_history
+SELECT number, execution, turn, events FROM "shop".history ORDER BY number, execution, turn;
+
+-- audit_id
+SELECT id FROM "shop".instances WHERE number = $1;
+
+-- audit_ids
+SELECT id, count(*) FILTER (WHERE superseded_at_ms IS NULL), max(number) FROM "shop".instances GROUP BY id HAVING count(*) FILTER (WHERE superseded_at_ms IS NULL) <> 1 OR max(number) <> max(number) FILTER (WHERE superseded_at_ms IS NULL);
+
+-- audit_inbox
+SELECT number, execution, row, event FROM "shop".inbox ORDER BY number, row;
+
+-- audit_instances
+SELECT {raw_instance_columns} FROM "shop".instances ORDER BY number;
+
+-- audit_orphans
+SELECT 'payloads', number, count(*) FROM "shop".payloads WHERE NOT EXISTS (SELECT 1 FROM "shop".instances WHERE instances.number = payloads.number) GROUP BY number UNION ALL SELECT 'kept', number, count(*) FROM "shop".kept WHERE NOT EXISTS (SELECT 1 FROM "shop".instances WHERE instances.number = kept.number) GROUP BY number;
+
+-- audit_timers
+SELECT number, execution, timer, due_at_ms FROM "shop".timers ORDER BY number, execution, timer;
+
+-- audit_updates
+SELECT number, id, state, answer FROM "shop".updates ORDER BY number, id;
+
+-- audit_workers
+SELECT key, state FROM "shop".workers ORDER BY key;
+
+-- begin_commit
+INSERT INTO "shop".commits (id, part, at_ms) SELECT $1::bigint, $2::bigint, $3::bigint WHERE NOT EXISTS (SELECT 1 FROM "shop".commits WHERE id = $1::bigint AND NOT is_void) ON CONFLICT (id, part) DO NOTHING;
+
+-- begin_group
+SELECT set_config('lock_timeout', $1, true), set_config('idle_in_transaction_session_timeout', $2, true);
+
+-- begin_relaxed
+SELECT set_config('lock_timeout', $1, true), set_config('idle_in_transaction_session_timeout', $2, true), set_config('synchronous_commit', 'off', true);
+
+-- block_instance
+UPDATE "shop".instances SET state = 'BLOCKED', blocked = $1, owner = NULL, claimable_at_ms = NULL, blocked_by = CASE WHEN COALESCE(blocked_by, '[]')::jsonb @> jsonb_build_array($2::text) THEN blocked_by ELSE (COALESCE(blocked_by, '[]')::jsonb || jsonb_build_array($2::text))::text END WHERE number = $3 AND fence = $4 AND ((owner = $5 AND state IN ('REQUESTED', 'RUNNING', 'CANCEL_REQUESTED')) OR (state = 'BLOCKED' AND blocked = $1));
+
+-- blocked_elsewhere
+SELECT 1 FROM "shop".instances WHERE state = 'BLOCKED' AND workflow IN (SELECT value FROM jsonb_array_elements_text(($1)::jsonb) AS json_each(value)) AND NOT EXISTS (SELECT 1 FROM jsonb_array_elements_text((blocked_by)::jsonb) AS json_each(value) WHERE value = $2) LIMIT 1;
+
+-- cancel_activities
+UPDATE "shop".attempts SET closed_at_ms = CASE WHEN state = 'RUNNING' THEN NULL ELSE CAST($1 AS BIGINT) END, expires_at_ms = CASE WHEN state = 'RUNNING' THEN expires_at_ms END, state = CASE state WHEN 'RUNNING' THEN 'CANCELLED_RUNNING' ELSE 'CANCELLED' END WHERE number = $2 AND state IN ('REQUESTED', 'READY', 'QUEUED', 'PREPARING', 'RUNNING');
+
+-- cancel_activity
+UPDATE "shop".attempts SET closed_at_ms = CASE WHEN state = 'RUNNING' THEN NULL ELSE CAST($1 AS BIGINT) END, expires_at_ms = CASE WHEN state = 'RUNNING' THEN expires_at_ms END, state = CASE state WHEN 'RUNNING' THEN 'CANCELLED_RUNNING' ELSE 'CANCELLED' END WHERE number = $2 AND execution = $3 AND activity = $4 AND state IN ('REQUESTED', 'READY', 'QUEUED', 'PREPARING', 'RUNNING');
+
+-- claim_blocked
+UPDATE "shop".instances SET owner = $1, fence = fence + 1, state = 'RUNNING', blocked = NULL, losses = 0 WHERE number = ANY (ARRAY( SELECT number FROM "shop".instances WHERE state = 'BLOCKED' AND workflow IN (SELECT value FROM jsonb_array_elements_text(($2)::jsonb) AS json_each(value)) AND CASE $3::text WHEN '' THEN losses < $5 ELSE NOT COALESCE(blocked_by, '[]')::jsonb @> jsonb_build_array($3::text) END ORDER BY number LIMIT $4 FOR NO KEY UPDATE SKIP LOCKED )) RETURNING {instance_columns};
+
+-- claim_instances
+WITH suspect AS MATERIALIZED ( SELECT number FROM "shop".instances WHERE losses >= 2 AND owner IS NULL AND $2 >= claimable_at_ms AND workflow IN (SELECT value FROM jsonb_array_elements_text(($3)::jsonb) AS json_each(value)) AND NOT EXISTS (SELECT 1 FROM "shop".instances AS tried WHERE tried.losses >= 2 AND tried.owner = $1) LIMIT LEAST(1, $4::bigint) FOR NO KEY UPDATE SKIP LOCKED ), room AS MATERIALIZED ( SELECT $4::bigint - count(*) AS places FROM suspect ), due AS MATERIALIZED ( SELECT each.value, waiting.number FROM jsonb_array_elements_text(($3)::jsonb) AS each(value) CROSS JOIN LATERAL ( SELECT number, claimable_at_ms, row_number() OVER (ORDER BY claimable_at_ms) AS place FROM "shop".instances WHERE workflow = each.value AND claimable_at_ms <= $2 AND owner IS NULL AND losses < 2 ORDER BY claimable_at_ms LIMIT $4 ) AS waiting WHERE jsonb_array_length($3::jsonb) > 1 ORDER BY waiting.claimable_at_ms, waiting.place LIMIT (SELECT places FROM room) ), taken AS MATERIALIZED ( SELECT number FROM "shop".instances WHERE number = ANY (ARRAY(SELECT number FROM due)) AND claimable_at_ms <= $2 AND owner IS NULL AND losses < 2 FOR NO KEY UPDATE SKIP LOCKED ), missing AS MATERIALIZED ( SELECT due.value, count(*) AS share FROM due WHERE due.number NOT IN (SELECT number FROM taken) GROUP BY due.value UNION ALL SELECT each.value, places FROM jsonb_array_elements_text(($3)::jsonb) AS each(value), room WHERE jsonb_array_length($3::jsonb) = 1 ), further AS MATERIALIZED ( SELECT later.number FROM missing CROSS JOIN LATERAL ( SELECT number FROM "shop".instances WHERE workflow = missing.value AND claimable_at_ms <= $2 AND owner IS NULL AND losses < 2 AND number <> ALL (ARRAY(SELECT number FROM due)) ORDER BY claimable_at_ms LIMIT missing.share FOR NO KEY UPDATE SKIP LOCKED ) AS later ) UPDATE "shop".instances SET owner = $1, fence = fence + 1, claimable_at_ms = NULL WHERE number = ANY (ARRAY( SELECT number FROM suspect UNION ALL SELECT number FROM taken UNION ALL SELECT number FROM further )) RETURNING {instance_columns};
+
+-- claim_queries
+UPDATE "shop".questions SET taken_by = $1 WHERE id = ANY (ARRAY( SELECT questions.id FROM "shop".questions JOIN "shop".instances ON instances.number = questions.number WHERE questions.taken_by IS NULL AND questions.expires_at_ms > $2 AND instances.turn > 0 AND (instances.owner = $1 OR (instances.owner IS NULL AND instances.workflow IN (SELECT value FROM jsonb_array_elements_text(($3)::jsonb) AS json_each(value)))) LIMIT $4 FOR UPDATE OF questions SKIP LOCKED )) RETURNING id, number, name, input;
+
+-- clear_timers
+DELETE FROM "shop".timers WHERE number = $1;
+
+-- close_instance
+UPDATE "shop".instances SET state = $1, outcome = $2, closed_at_ms = $3, owner = NULL, claimable_at_ms = NULL WHERE number = $4;
+
+-- commit_flow_turn
+UPDATE "shop".instances SET turn = $1, stamp_ms = $2, losses = 0, state = CASE state WHEN 'REQUESTED' THEN 'RUNNING' ELSE state END, collation_key = $3 WHERE number = $4 AND fence = $5 AND owner = $6 AND turn = $7;
+
+-- commit_turn
+UPDATE "shop".instances SET turn = $1, stamp_ms = $2, losses = 0, state = CASE state WHEN 'REQUESTED' THEN 'RUNNING' ELSE state END WHERE number = $3 AND fence = $4 AND owner = $5 AND turn = $6;
+
+-- continue_instance
+UPDATE "shop".instances SET execution = $1, turn = 0, fence = fence + 1, input = $2, owner = $3, claimable_at_ms = $4 WHERE number = $5 AND execution = $6;
+
+-- count_children
+SELECT state, count(*) FROM "shop".instances WHERE parent = $1 GROUP BY state;
+
+-- count_earlier
+SELECT count(*) FROM "shop".instances WHERE id = $1 AND superseded_at_ms IS NOT NULL;
+
+-- count_event
+UPDATE "shop".instances SET mail = mail + 1, claimable_at_ms = CASE WHEN $1 AND owner IS NULL AND state IN ('REQUESTED', 'RUNNING', 'CANCEL_REQUESTED') THEN 0 ELSE claimable_at_ms END WHERE number = $2;
+
+-- count_lost_owner
+UPDATE "shop".instances SET losses = losses + 1 WHERE number = $1 AND owner = $2;
+
+-- count_open_updates
+SELECT count(*) FROM (SELECT 1 FROM "shop".updates WHERE number = $1 AND answer IS NULL LIMIT $2) AS found;
+
+-- dead_owners
+WITH RECURSIVE owners (owner) AS ( (SELECT owner FROM "shop".instances WHERE owner IS NOT NULL ORDER BY owner LIMIT 1) UNION ALL SELECT (SELECT later.owner FROM "shop".instances AS later WHERE later.owner > owners.owner ORDER BY later.owner LIMIT 1) FROM owners WHERE owners.owner IS NOT NULL ), executors (owner) AS ( (SELECT owner FROM "shop".attempts WHERE owner IS NOT NULL AND closed_at_ms IS NULL ORDER BY owner LIMIT 1) UNION ALL SELECT ( SELECT later.owner FROM "shop".attempts AS later WHERE later.owner > executors.owner AND later.closed_at_ms IS NULL ORDER BY later.owner LIMIT 1 ) FROM executors WHERE executors.owner IS NOT NULL ) SELECT owner FROM (SELECT owner FROM owners UNION SELECT owner FROM executors) AS holders WHERE owner IS NOT NULL AND NOT EXISTS (SELECT 1 FROM "shop".workers WHERE key = owner AND state = 'ACTIVE');
+
+-- delete_asked_updates
+DELETE FROM "shop".updates WHERE number = $1 AND answer IS NULL AND state = 'asked';
+
+-- delete_closing
+DELETE FROM "shop".closings WHERE number = $1 AND execution = $2;
+
+-- delete_dead_workers
+DELETE FROM "shop".workers WHERE key = ANY (ARRAY( SELECT key FROM "shop".workers WHERE state = 'INACTIVE' AND deadline_ms < $1 AND NOT EXISTS (SELECT 1 FROM "shop".instances WHERE owner = workers.key) AND NOT EXISTS (SELECT 1 FROM "shop".attempts WHERE owner = workers.key AND closed_at_ms IS NULL) LIMIT $2 FOR UPDATE SKIP LOCKED ));
+
+-- delete_expired_queries
+DELETE FROM "shop".questions WHERE expires_at_ms <= $1;
+
+-- delete_expired_updates
+DELETE FROM "shop".updates WHERE expires_at_ms <= $1;
+
+-- delete_inbox
+DELETE FROM "shop".inbox WHERE row = $1 AND number = $2;
+
+-- delete_inbox_of_instance
+DELETE FROM "shop".inbox WHERE number = $1;
+
+-- delete_old_commits
+DELETE FROM "shop".commits WHERE ctid = ANY (ARRAY(SELECT ctid FROM "shop".commits WHERE at_ms < $1 ORDER BY at_ms LIMIT $2 FOR UPDATE SKIP LOCKED));
+
+-- delete_query
+DELETE FROM "shop".questions WHERE id = $1;
+
+-- delete_state_value
+DELETE FROM "shop".kept WHERE number = $1 AND key = $2;
+
+-- end_timer
+DELETE FROM "shop".timers WHERE number = $1 AND execution = $2 AND timer = $3;
+
+-- enter_responses
+UPDATE "shop".attempts SET ledger = ledger + $1, heartbeat_at_ms = $2, expires_at_ms = $3 WHERE number = $4 AND execution = $5 AND activity = $6 AND dimension = $7 AND attempt = $8 AND owner = $9 AND state = 'RUNNING' AND ledger / 1000000 = $10;
+
+-- entered_responses
+SELECT 1 FROM "shop".attempts WHERE number = $1 AND execution = $2 AND activity = $3 AND dimension = $4 AND attempt = $5 AND owner = $6 AND state IN ('RUNNING', 'CANCELLED_RUNNING') AND ledger / 1000000 = $7;
+
+-- exit_pending
+UPDATE "shop".attempts SET ledger = ledger + $1 WHERE number = $2 AND execution = $3 AND activity = $4 AND dimension = $5 AND attempt = $6 AND ledger % 1000000000000 / 1000000 - ledger % 1000000 >= $1;
+
+-- exit_response
+UPDATE "shop".attempts SET ledger = ledger + $1 - $7 WHERE number = $2 AND execution = $3 AND activity = $4 AND dimension = $5 AND attempt = $6 AND ledger / 1000000 = $7 / 1000000;
+
+-- exit_responses
+UPDATE "shop".attempts SET ledger = ledger + ledger % 1000000000000 / 1000000 - ledger % 1000000 - CASE WHEN state IN ('COMPLETED', 'FAILED') AND ledger / 1000000000000 % 10 = 9 AND NOT EXISTS ( SELECT 1 FROM "shop".attempts AS later WHERE later.number = attempts.number AND later.execution = attempts.execution AND later.activity = attempts.activity AND later.dimension = attempts.dimension AND later.attempt = attempts.attempt + 1) THEN 1000000000000 ELSE 0 END WHERE number = $1 AND ledger % 1000000000000 / 1000000 > ledger % 1000000;
+
+-- expired_attempts
+SELECT {attempt_columns}, (SELECT id FROM "shop".instances WHERE instances.number = attempts.number), (SELECT workflow FROM "shop".instances WHERE instances.number = attempts.number) FROM "shop".attempts WHERE expires_at_ms <= $1 ORDER BY expires_at_ms LIMIT $2;
+
+-- expired_instances
+SELECT number FROM "shop".instances WHERE expires_at_ms <= $1 AND closed_at_ms IS NULL ORDER BY expires_at_ms LIMIT $2;
+
+-- find_child
+SELECT {instance_columns} FROM "shop".instances WHERE parent = $1 AND parent_execution = $2 AND parent_step = $3 FOR NO KEY UPDATE;
+
+-- find_commit
+SELECT 1 FROM "shop".commits WHERE id = $1 AND NOT is_void LIMIT 1;
+
+-- find_instance
+SELECT {instance_columns} FROM "shop".instances WHERE id = $1 AND superseded_at_ms IS NULL;
+
+-- find_part
+SELECT 1 FROM "shop".commits WHERE id = $1 AND part = $2 AND NOT is_void;
+
+-- forget_received
+DELETE FROM "shop".received WHERE number = $1 AND id = $2;
+
+-- has_pending
+SELECT EXISTS (SELECT 1 FROM "shop".inbox WHERE number = $1) OR EXISTS (SELECT 1 FROM "shop".timers WHERE number = $1) OR EXISTS (SELECT 1 FROM "shop".attempts WHERE number = $1 AND (closed_at_ms IS NULL OR ledger % 1000000000000 / 1000000 > ledger % 1000000));
+
+-- has_read_all
+SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM "shop".inbox WHERE number = $1 AND row > $2 AND name IS NOT NULL);
+
+-- heartbeat_attempt
+UPDATE "shop".attempts SET heartbeat_at_ms = $1, details = COALESCE($2, details), expires_at_ms = $3 WHERE number = $4 AND execution = $5 AND activity = $6 AND dimension = $7 AND attempt = $8 AND owner = $9 AND state IN ('RUNNING', 'CANCELLED_RUNNING') RETURNING state;
+
+-- insert_attempt
+INSERT INTO "shop".attempts (number, execution, activity, attempt, name, queue, state, ledger, owner, input, options, available_at_ms, scheduled_at_ms, started_at_ms, expires_at_ms, failures, losses, details) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18);
+
+-- insert_closing
+INSERT INTO "shop".closings (number, execution, how) SELECT $1, $2, $3 WHERE EXISTS ( SELECT 1 FROM "shop".instances WHERE parent = $1 AND parent_execution = $2 AND closed_at_ms IS NULL AND parent_close <> 'abandon' ) ON CONFLICT (number, execution) DO NOTHING;
+
+-- insert_commit
+INSERT INTO "shop".commits (id, part, at_ms) VALUES ($1, $2, $3) ON CONFLICT (id, part) DO NOTHING;
+
+-- insert_inbox
+INSERT INTO "shop".inbox (number, execution, stamp_ms, event) VALUES ($1, $2, $3, $4);
+
+-- insert_message
+INSERT INTO "shop".inbox (number, execution, stamp_ms, event, name) VALUES ($1, $2, $3, $4, $5);
+
+-- insert_payload
+INSERT INTO "shop".payloads (reference, number, data) VALUES ($1, $2, $3) ON CONFLICT (number, reference) DO NOTHING;
+
+-- insert_query
+INSERT INTO "shop".questions (id, number, name, input, expires_at_ms) SELECT $1, $2, $3, $4, $5 WHERE (SELECT count(*) FROM "shop".questions) < $6 ON CONFLICT (id) DO NOTHING;
+
+-- insert_received
+INSERT INTO "shop".received (number, id) VALUES ($1, $2);
+
+-- insert_update
+INSERT INTO "shop".updates (number, id, state, asked) VALUES ($1, $2, 'asked', $3) ON CONFLICT (number, id) DO UPDATE SET state = 'asked', asked = $3, answer = NULL, expires_at_ms = NULL;
+
+-- instance_gate
+SELECT state, execution, owner FROM "shop".instances WHERE number = $1 FOR NO KEY UPDATE;
+
+-- list_children
+SELECT {instance_columns}, (SELECT value FROM "shop".kept WHERE kept.number = instances.number AND kept.key = ''), (SELECT id FROM "shop".instances AS above WHERE above.number = instances.parent) FROM "shop".instances WHERE parent = $5 AND number < $1 AND (state = $2 OR $2 IS NULL) AND (workflow = $3 OR $3 IS NULL) ORDER BY number DESC LIMIT $4;
+
+-- list_instances
+SELECT {instance_columns}, (SELECT value FROM "shop".kept WHERE kept.number = instances.number AND kept.key = ''), (SELECT id FROM "shop".instances AS above WHERE above.number = instances.parent) FROM "shop".instances WHERE number < $1 AND (state = $2 OR $2 IS NULL) AND (workflow = $3 OR $3 IS NULL) ORDER BY number DESC LIMIT $4;
+
+-- lock_instance
+SELECT {instance_columns} FROM "shop".instances WHERE number = $1 FOR NO KEY UPDATE;
+
+-- lock_instance_by_id
+SELECT {instance_columns} FROM "shop".instances WHERE id = $1 AND superseded_at_ms IS NULL FOR NO KEY UPDATE;
+
+-- lock_instances
+SELECT number, superseded_at_ms FROM "shop".instances WHERE number = ANY ($1::bigint[]) ORDER BY number FOR NO KEY UPDATE;
+
+-- lock_instances_and_ids
+SELECT number FROM "shop".instances WHERE number = ANY ($1::bigint[] || ARRAY(SELECT number FROM "shop".instances WHERE id = ANY ($2::text[]) AND superseded_at_ms IS NULL)) ORDER BY number FOR NO KEY UPDATE;
+
+-- lock_mailbox
+SELECT number, state, execution, waits, mail, event_policy, mailbox_limit FROM "shop".instances WHERE number = $1 FOR NO KEY UPDATE;
+
+-- lock_mailbox_by_id
+SELECT number, state, execution, waits, mail, event_policy, mailbox_limit FROM "shop".instances WHERE id = $1 AND superseded_at_ms IS NULL FOR NO KEY UPDATE;
+
+-- lock_worker
+SELECT state, loss FROM "shop".workers WHERE key = $1;
+
+-- lock_workers
+SELECT key FROM "shop".workers WHERE key = ANY ($1::text[]) ORDER BY key FOR UPDATE;
+
+-- mark_worker_lost
+UPDATE "shop".workers SET state = 'INACTIVE', loss = $3 WHERE key = $1 AND state = 'ACTIVE' AND deadline_ms <= $2;
+
+-- move_attempt
+UPDATE "shop".attempts SET state = $1, ledger = ledger + $2 - $12, failure = $3, closed_at_ms = $4, expires_at_ms = NULL WHERE number = $5 AND execution = $6 AND activity = $7 AND dimension = $8 AND attempt = $9 AND owner IS NOT DISTINCT FROM $10 AND state = $11 AND ledger / 1000000 = $12 / 1000000 AND (expires_at_ms <= $13 OR $13 IS NULL);
+
+-- move_inbox
+UPDATE "shop".inbox SET execution = $1 WHERE number = $2;
+
+-- next_claimable
+SELECT min(( SELECT claimable_at_ms FROM "shop".instances WHERE workflow = each.value AND claimable_at_ms > $2 ORDER BY claimable_at_ms LIMIT 1 )) FROM jsonb_array_elements_text(($1)::jsonb) AS each(value);
+
+-- next_expiry
+SELECT min(expires_at_ms) FROM "shop".attempts WHERE expires_at_ms > $1 UNION ALL SELECT min(expires_at_ms) FROM "shop".instances WHERE expires_at_ms > $1 AND closed_at_ms IS NULL;
+
+-- next_numbers
+SELECT nextval('"shop".instance_numbers') FROM generate_series(1, $1::int);
+
+-- next_ready
+SELECT available_at_ms FROM "shop".attempts WHERE state = 'READY' AND queue = $1 AND available_at_ms > $2 AND name = ANY (ARRAY(SELECT value FROM jsonb_array_elements_text(($3)::jsonb) AS json_each(value))) ORDER BY available_at_ms LIMIT 1;
+
+-- notify
+SELECT pg_notify($1, $2);
+
+-- numbers_of_ids
+SELECT number, parent FROM "shop".instances WHERE id = ANY ($1::text[]) AND superseded_at_ms IS NULL;
+
+-- numbers_of_owner
+WITH RECURSIVE owned (number, place) AS ( SELECT 0::bigint, 0 UNION ALL SELECT ( SELECT later.number FROM "shop".instances AS later WHERE (later.owner, later.number) > ($1::text, owned.number) AND later.owner <= $1::text ORDER BY later.owner, later.number LIMIT 1 ), owned.place + 1 FROM owned WHERE owned.number IS NOT NULL AND owned.place < $2::int ) SELECT number FROM owned WHERE place > 0 UNION (SELECT number FROM "shop".attempts WHERE owner = $1 AND closed_at_ms IS NULL ORDER BY number, execution, activity, dimension, attempt LIMIT $2::int);
+
+-- oldest_writer
+SELECT pg_snapshot_xmin(pg_current_snapshot())::text;
+
+-- open_children
+SELECT {instance_columns}, parent_close FROM "shop".instances WHERE parent = $1 AND parent_execution = $2 AND closed_at_ms IS NULL AND parent_close <> 'abandon' AND (state <> 'CANCEL_REQUESTED' OR ($3 = 'terminated' AND parent_close = 'terminate')) LIMIT $4 FOR NO KEY UPDATE;
+
+-- open_children_of
+SELECT number FROM "shop".instances WHERE parent = ANY ($1::bigint[]) AND closed_at_ms IS NULL LIMIT $2;
+
+-- open_closings
+SELECT number, execution FROM "shop".closings LIMIT $1;
+
+-- owned_attempt
+SELECT {attempt_columns} FROM "shop".attempts WHERE number = $1 AND execution = $2 AND activity = $3 AND dimension = $4 AND attempt = $5 AND owner = $6 AND state = $7 AND ledger = $8;
+
+-- owned_attempt_keys
+SELECT number, execution, activity, attempt, dimension, state, ledger FROM "shop".attempts WHERE owner = $1 AND closed_at_ms IS NULL;
+
+-- owned_attempts
+SELECT {attempt_columns} FROM "shop".attempts WHERE owner = $1 AND closed_at_ms IS NULL ORDER BY number, execution, activity, dimension, attempt LIMIT $2 FOR NO KEY UPDATE;
+
+-- owned_instances
+SELECT number, fence FROM "shop".instances WHERE owner = $1;
+
+-- parent_of
+SELECT parent.number, child.parent_execution, child.parent_step, parent.state, parent.execution, parent.owner FROM (SELECT parent, parent_execution, parent_step FROM "shop".instances WHERE number = $1 OFFSET 0) AS child JOIN "shop".instances AS parent ON parent.number = child.parent FOR NO KEY UPDATE OF parent;
+
+-- parents_of
+SELECT parent FROM "shop".instances WHERE number = ANY ($1::bigint[]) AND parent IS NOT NULL;
+
+-- peek_inbox
+SELECT {inbox_columns} FROM "shop".inbox WHERE number = $1 ORDER BY row LIMIT $2;
+
+-- pending_queries
+SELECT EXISTS (SELECT 1 FROM "shop".questions WHERE taken_by IS NULL AND expires_at_ms > $1), EXISTS (SELECT 1 FROM "shop".questions WHERE expires_at_ms <= $1) OR COALESCE((SELECT min(expires_at_ms) FROM "shop".updates WHERE expires_at_ms IS NOT NULL) <= $1, false);
+
+-- queues
+SELECT queue, CAST(sum(ready) AS BIGINT), CAST(sum(later) AS BIGINT), CAST(sum(running) AS BIGINT), min(oldest_at_ms) FROM ( SELECT queue, count(*) FILTER (WHERE available_at_ms <= $1) AS ready, count(*) FILTER (WHERE available_at_ms > $1) AS later, 0 AS running, min(available_at_ms) FILTER (WHERE available_at_ms <= $1) AS oldest_at_ms FROM "shop".attempts WHERE state = 'READY' GROUP BY queue UNION ALL SELECT queue, 0, 0, count(*), NULL FROM "shop".attempts WHERE owner IS NOT NULL AND closed_at_ms IS NULL GROUP BY queue ) AS counted GROUP BY queue;
+
+-- read_attempts
+SELECT {attempt_columns} FROM "shop".attempts WHERE number = $1 AND execution = $2 ORDER BY activity, dimension, attempt;
+
+-- read_clock
+SELECT now_ms FROM "shop".clock;
+
+-- read_closing
+SELECT how FROM "shop".closings WHERE number = $1 AND execution = $2 FOR UPDATE;
+
+-- read_deadline
+SELECT deadline_at_ms, grace_ms, expires_at_ms FROM "shop".instances WHERE number = $1 AND deadline_at_ms IS NOT NULL;
+
+-- read_flow
+SELECT definition FROM "shop".flows WHERE hash = $1;
+
+-- read_history
+SELECT turn, events FROM "shop".history WHERE number = $1 AND execution = $2 ORDER BY turn;
+
+-- read_inbox
+SELECT {inbox_columns} FROM "shop".inbox WHERE number = $1 ORDER BY row;
+
+-- read_inbox_of_owner
+SELECT waiting.row, waiting.number, waiting.execution, waiting.stamp_ms, waiting.event FROM ( SELECT {inbox_columns} FROM "shop".inbox WHERE row > $2 UNION ALL SELECT {inbox_columns} FROM "shop".inbox WHERE row <= $2 AND xid >= $3::text::xid8 ) AS waiting JOIN "shop".instances ON instances.number = waiting.number WHERE instances.owner = $1 ORDER BY waiting.row;
+
+-- read_instance
+SELECT {instance_columns} FROM "shop".instances WHERE number = $1;
+
+-- read_key
+SELECT collation_key FROM "shop".instances WHERE number = $1;
+
+-- read_latest
+SELECT {instance_columns}, (SELECT value FROM "shop".kept WHERE kept.number = instances.number AND kept.key = ''), NULL, (SELECT events FROM "shop".history WHERE history.number = instances.number AND history.execution = instances.execution ORDER BY history.turn DESC LIMIT 1) FROM "shop".instances WHERE number = $1;
+
+-- read_parent
+SELECT parent.id, parent.number, child.parent_execution, child.parent_step FROM (SELECT parent, parent_execution, parent_step FROM "shop".instances WHERE number = $1 OFFSET 0) AS child JOIN "shop".instances AS parent ON parent.number = child.parent;
+
+-- read_payload
+SELECT data FROM "shop".payloads WHERE number = $1 AND reference = $2;
+
+-- read_payloads
+SELECT reference, data FROM "shop".payloads WHERE number = $1;
+
+-- read_query_reply
+SELECT answer FROM "shop".questions WHERE id = $1 AND answer IS NOT NULL;
+
+-- read_set_aside
+SELECT execution, events FROM "shop".history WHERE number = $1 AND execution >= $2 AND execution < $3 AND position($4::bytea IN events) > 0 ORDER BY execution DESC, turn DESC LIMIT $5;
+
+-- read_state_values
+SELECT key, value FROM "shop".kept WHERE number = $1 ORDER BY key;
+
+-- read_timers
+SELECT timer, due_at_ms FROM "shop".timers WHERE number = $1 AND execution = $2 ORDER BY timer;
+
+-- read_update
+SELECT id, state, answer, asked FROM "shop".updates WHERE number = $1 AND id = $2;
+
+-- read_updates
+SELECT id, state, answer FROM "shop".updates WHERE number = $1 ORDER BY id LIMIT $2;
+
+-- read_worker
+SELECT {worker_columns} FROM "shop".workers WHERE key = $1 FOR NO KEY UPDATE;
+
+-- read_workers
+SELECT {worker_columns} FROM "shop".workers ORDER BY registered_at_ms;
+
+-- ready_attempts
+SELECT {attempt_columns}, (SELECT id FROM "shop".instances WHERE instances.number = attempts.number), (SELECT workflow FROM "shop".instances WHERE instances.number = attempts.number) FROM "shop".attempts WHERE state = 'READY' AND queue = $1 AND available_at_ms <= $2 AND name = ANY (ARRAY(SELECT value FROM jsonb_array_elements_text(($3)::jsonb) AS json_each(value))) ORDER BY available_at_ms LIMIT $4 FOR NO KEY UPDATE OF attempts SKIP LOCKED;
+
+-- register_worker
+INSERT INTO "shop".workers (key, state, token, deadline_ms, lease_ms, host, queues, build, registered_at_ms, slots, workflows, activities, abandoned) VALUES ($1, 'ACTIVE', $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12);
+
+-- release_attempt
+UPDATE "shop".attempts SET state = 'READY', owner = NULL, expires_at_ms = $1 WHERE number = $2 AND execution = $3 AND activity = $4 AND dimension = $5 AND attempt = $6 AND state IN ('QUEUED', 'PREPARING');
+
+-- release_instance
+UPDATE "shop".instances SET owner = NULL, claimable_at_ms = CASE WHEN EXISTS ( SELECT 1 FROM "shop".inbox WHERE inbox.number = instances.number AND (inbox.name IS NULL OR (inbox.name = '') <> EXISTS (SELECT 1 FROM jsonb_array_elements_text((instances.waits)::jsonb) AS json_each(value) WHERE value = inbox.name)) ) THEN 0 ELSE (SELECT min(due_at_ms) FROM "shop".timers WHERE timers.number = instances.number AND timers.execution = instances.execution) END WHERE number = $1 AND fence = $2 AND owner = $3;
+
+-- release_lost_instances
+WITH RECURSIVE owned (number, place) AS ( SELECT 0::bigint, 0 UNION ALL SELECT ( SELECT later.number FROM "shop".instances AS later WHERE (later.owner, later.number) > ($1::text, owned.number) AND later.owner <= $1::text ORDER BY later.owner, later.number LIMIT 1 ), owned.place + 1 FROM owned WHERE owned.number IS NOT NULL AND owned.place < $2::int ) UPDATE "shop".instances SET owner = NULL, claimable_at_ms = 0, losses = losses + $3 WHERE number = ANY (ARRAY( SELECT number FROM "shop".instances WHERE number = ANY (ARRAY(SELECT number FROM owned)) AND owner = $1 FOR NO KEY UPDATE SKIP LOCKED ));
+
+-- renew_lease
+UPDATE "shop".workers SET token = $1, deadline_ms = $2, lease_ms = $3, abandoned = $4 WHERE key = $5 AND state = 'ACTIVE' AND token = $6;
+
+-- request_cancel
+UPDATE "shop".instances SET state = $1 WHERE number = $2 AND state = $3;
+
+-- run_attempt
+UPDATE "shop".attempts SET state = 'RUNNING', ledger = $1, owner = $2, started_at_ms = $3, heartbeat_at_ms = $4, expires_at_ms = $5 WHERE number = $6 AND execution = $7 AND activity = $8 AND dimension = $9 AND attempt = $10 AND state = 'READY' AND ledger = $11;
+
+-- save_flow
+INSERT INTO "shop".flows (hash, name, version, definition, saved_at_ms) VALUES ($1, $2, $3, $4, $5) ON CONFLICT (hash) DO NOTHING;
+
+-- server_time
+SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint, now_ms FROM "shop".clock;
+
+-- set_awaited_events
+UPDATE "shop".instances SET waits = COALESCE($1, waits), mail = mail - $2 WHERE number = $3;
+
+-- set_deadline
+UPDATE "shop".instances SET deadline_at_ms = created_at_ms + $1, grace_ms = $2, expires_at_ms = created_at_ms + $1 WHERE number = $3 AND grace_ms IS NULL AND closed_at_ms IS NULL;
+
+-- set_event_policy
+UPDATE "shop".instances SET event_policy = $1, mailbox_limit = $2 WHERE number = $3;
+
+-- set_state_value
+INSERT INTO "shop".kept (number, key, value) VALUES ($1, $2, $3) ON CONFLICT (number, key) DO UPDATE SET value = excluded.value;
+
+-- start_child
+INSERT INTO "shop".instances (id, workflow, version, state, execution, turn, fence, claimable_at_ms, stamp_ms, input, input_hash, created_at_ms, parent, parent_execution, parent_step, parent_close) VALUES ($1, $2, $3, 'REQUESTED', 1, 0, 0, 0, $4, $5, $6, $4, $7, $8, $9, $10) ON CONFLICT (id) WHERE superseded_at_ms IS NULL DO NOTHING RETURNING number;
+
+-- start_grace
+UPDATE "shop".instances SET expires_at_ms = $1 WHERE number = $2 AND expires_at_ms = $3;
+
+-- start_instance
+INSERT INTO "shop".instances (id, workflow, version, state, execution, turn, fence, owner, claimable_at_ms, stamp_ms, input, input_hash, created_at_ms, collation_key) VALUES ($1, $2, $3, $4, 1, $5, $6, $7, $8, $9, $10, $11, $12, $13) ON CONFLICT (id) WHERE superseded_at_ms IS NULL DO NOTHING RETURNING number;
+
+-- start_numbered
+INSERT INTO "shop".instances (number, id, workflow, version, state, execution, turn, fence, owner, claimable_at_ms, stamp_ms, input, input_hash, created_at_ms, collation_key) VALUES ($1, $2, $3, $4, $5, 1, $6, $7, $8, $9, $10, $11, $12, $13, $14) ON CONFLICT (id) WHERE superseded_at_ms IS NULL DO NOTHING;
+
+-- start_timer
+INSERT INTO "shop".timers (number, execution, timer, due_at_ms) VALUES ($1, $2, $3, $4);
+
+-- supersede_child
+UPDATE "shop".instances SET superseded_at_ms = $1 WHERE id = $2 AND superseded_at_ms IS NULL AND closed_at_ms IS NOT NULL AND parent IS NOT NULL AND parent <> $3 AND (SELECT id FROM "shop".instances AS theirs WHERE theirs.number = instances.parent) = (SELECT id FROM "shop".instances AS ours WHERE ours.number = $3);
+
+-- supersede_instance
+UPDATE "shop".instances SET superseded_at_ms = $1 WHERE number = $2 AND superseded_at_ms IS NULL;
+
+-- terminate_instance
+UPDATE "shop".instances SET state = $1, outcome = $2, turn = turn + 1, stamp_ms = CASE WHEN stamp_ms > $3 THEN stamp_ms ELSE $3 END, closed_at_ms = $3, owner = NULL, claimable_at_ms = NULL, blocked = NULL WHERE number = $4 AND state = $5;
+
+-- void_commit
+INSERT INTO "shop".commits (id, part, at_ms, is_void) VALUES ($1, $2, $3, true) ON CONFLICT (id, part) DO UPDATE SET at_ms = excluded.at_ms;
+
+-- waiting_queues
+SELECT found.queue FROM ( SELECT each.value AS queue, ( SELECT available_at_ms FROM "shop".attempts WHERE state = 'READY' AND queue = each.value AND available_at_ms <= $2 AND name = ANY (ARRAY(SELECT value FROM jsonb_array_elements_text(($3)::jsonb) AS json_each(value))) ORDER BY available_at_ms LIMIT 1 ) AS since_ms FROM jsonb_array_elements_text(($1)::jsonb) AS each(value) ) AS found WHERE found.since_ms IS NOT NULL ORDER BY found.since_ms;
+
+-- wake_instance
+UPDATE "shop".instances SET claimable_at_ms = 0 WHERE number = $1 AND owner IS NULL AND state IN ('REQUESTED', 'RUNNING', 'CANCEL_REQUESTED');
+
+-- was_received
+SELECT 1 FROM "shop".received WHERE number = $1 AND id = $2;
+
+-- worker_loads
+SELECT owner, CAST(sum(attempts) AS BIGINT), CAST(sum(instances) AS BIGINT) FROM ( SELECT owner, count(*) AS attempts, 0 AS instances FROM "shop".attempts WHERE owner IS NOT NULL AND closed_at_ms IS NULL GROUP BY owner UNION ALL SELECT owner, 0, count(*) FROM "shop".instances WHERE owner IS NOT NULL GROUP BY owner ) AS counted GROUP BY owner;
