@@ -9,7 +9,7 @@ from tests.scenarios.support import SleepingMachine, check_tables, engine_of, ro
 import holdfast as hf
 from holdfast.runtime import worker as worker_module
 from holdfast.storage.members.workers import MarkWorkerLost
-from holdfast.testing.simulation.simulation import die
+from holdfast.testing.simulation.simulation import kill_engine
 
 
 @hf.activity
@@ -191,7 +191,7 @@ def test_W8_what_a_janitor_that_died_half_way_left_behind_goes_on(
             await first.start(naps, 3, id=f"i{number}")
         assert first.worker is not None
         key = first.worker.key
-        await die(first)
+        await kill_engine(first)
         async with engine_of(path, detect_local_deaths=False) as janitor:
             assert janitor.worker is not None
             await janitor.worker.committer.commit(MarkWorkerLost(key=key, at_deadline=False, limit=1))
