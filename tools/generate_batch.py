@@ -1,6 +1,6 @@
 """Writes the migration that makes the function of `storage.postgres.optimistic.batch_function`. Needs a PostgreSQL.
 
-``python -m tools.generate_batch`` starts one of its own. The server tells the type of every value, because the schema
+``python -m tools.generate_batch`` starts one of its own. The server reports the type of every value, because the schema
 has them already; a test compares what is checked in with what would be written.
 """
 

@@ -1,4 +1,4 @@
-"""Writes the parts of the documentation that the code's own tables say. A test keeps them in step."""
+"""Writes the generated pages of the documentation from tables in the code. A test compares pages and tables."""
 
 import re
 from collections import Counter
@@ -27,7 +27,7 @@ def lifecycle() -> str:
             NOTE,
             "# Life cycles",
             "",
-            "What is not drawn here is refused with an `IllegalTransition`, and nothing changes.",
+            "A transition that is not drawn is refused with an `IllegalTransition`, and nothing changes.",
             "",
             "## An attempt of an activity",
             "",
@@ -76,11 +76,11 @@ def digits() -> str:
             NOTE,
             "# Digits",
             "",
-            "`holdfast explain` reads both kinds aloud.",
+            "`holdfast explain` describes both kinds.",
             "",
             "## The ledger of an attempt",
             "",
-            "| event | value after | what it says |",
+            "| event | value after | meaning |",
             "|---|---|---|",
             *ledger_rows,
             "",
