@@ -94,7 +94,7 @@ main()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-@pytest.mark.parametrize("module", ["click", "holdfast.cli.worker", "holdfast.client.engine", "tests.workers.app"])
+@pytest.mark.parametrize("module", ["click", "holdfast.cli.worker", "holdfast.client.client", "tests.workers.app"])
 def test_W10_a_worker_leaves_at_a_signal_whatever_it_imports(
     tmp_path: Path, module: str, number: signal.Signals
 ) -> None:
