@@ -30,7 +30,7 @@ TIMER_SECONDS: Final = 1.0
 
 
 def open_engine(store: Path | str, **options: Any) -> Engine:
-    """An engine with everything that is measured."""
+    """An engine with all workflows and activities of the benchmarks."""
     return Engine(store, workflows=WORKFLOWS, activities=ACTIVITIES, **options)
 
 
@@ -130,7 +130,7 @@ async def b6(folder: Path, scale: float) -> Sample:
 
 
 async def idle(folder: Path, scale: float) -> Sample:
-    """What an engine costs that has nothing to do, after it had something to do."""
+    """The cost of an idle engine, after some work."""
     del scale
     async with open_engine(folder / "engine.db") as engine:
         await gather_bounded(lambda number: engine.run(sequence, STEPS, id=f"idle-{number}"), 100, IN_FLIGHT)
@@ -142,7 +142,7 @@ async def idle(folder: Path, scale: float) -> Sample:
 
 
 async def sleepers(folder: Path, scale: float) -> Sample:
-    """Many sleeping instances in one store: memory of the worker, and what it costs to have them."""
+    """Many sleeping instances in one store: memory and processor time of the worker."""
     count = max(1_000, int(100_000 * scale))
     async with open_engine(folder / "engine.db", durability="relaxed") as engine:
         before = time.perf_counter()

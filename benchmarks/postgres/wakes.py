@@ -27,7 +27,7 @@ async def wake_up(url: str, count: int) -> Sample:
             before = time.monotonic()
             starting = asyncio.ensure_future(client.start("nobody", id=f"wake-{number}"))
             heard = 0.0
-            while heard < before:  # what it says first is about something older
+            while heard < before:  # the first lines are about earlier starts
                 heard = float(await asyncio.to_thread(_next_line, listener))
             await starting
             took_ms.append((heard - before) * MILLISECONDS)
@@ -71,7 +71,7 @@ async def echo(url: str) -> None:
 
 
 def bare_round_trip(server: str, count: int) -> Sample:
-    """One process says something, another answers."""
+    """One process notifies, another replies."""
     other = _other("answer", server)
     took_ms: list[float] = []
     with psycopg.connect(server, autocommit=True) as connection:

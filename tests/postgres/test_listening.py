@@ -10,9 +10,10 @@ import pytest
 from tests.postgres.fixtures import NewCluster
 from tests.postgres.server import Place
 
+from holdfast.storage.contract import Notifier
 from holdfast.storage.postgres.address import Address, parse
 from holdfast.storage.postgres.connection import PostgresConnection, ReconnectingConnection, connect
-from holdfast.storage.postgres.notifier import NOTIFY, Bell, ListenNotifier, PollNotifier, make_notifier
+from holdfast.storage.postgres.notifier import NOTIFY, ListenNotifier, PollNotifier, make_notifier
 
 LIMIT_SECONDS = 30
 
@@ -28,7 +29,7 @@ def run(scenario: Coroutine[Any, Any, None]) -> None:
 class Ear:
     """One process's end, and how often it was woken."""
 
-    def __init__(self, make: Callable[[Callable[[], None]], Bell]) -> None:
+    def __init__(self, make: Callable[[Callable[[], None]], Notifier]) -> None:
         self.count = 0
         self._news = asyncio.Event()
         self.bell = make(self._wake)

@@ -75,7 +75,7 @@ def job_of(plan: Plan, told: Foretold | None) -> Job:
         for _ in range(MORE_THAN_ENOUGH if told is None else told.runs[step.name])
     ]
     expected = AnyEnd() if told is None else AnEnd(plan, told)
-    return Job("it", hf.Flow.parse(text_of(plan)), ({},), expected, errands=tuple(events))
+    return Job("it", hf.Flow.parse(text_of(plan)), ({},), expected, actions=tuple(events))
 
 
 def check_history(plan: Plan, events: list[HistoryEvent]) -> dict[str, str]:

@@ -22,7 +22,7 @@ from holdfast.storage.members.turns import AppliedValues, StreamValues
 from holdfast.storage.members.workers import MarkWorkerLost, ReleaseUnknown
 from holdfast.storage.records import AttemptKey, AttemptRecord, Fence, InstanceNumber, LargePayload, NewAttempt
 
-STALE = "the attempt is closed, or somebody else's"
+STALE = "the attempt is closed, or owned by another worker"
 CANCELLABLE = (
     AttemptState.REQUESTED,
     AttemptState.READY,
@@ -303,7 +303,7 @@ def apply_stream_values(tables: MemoryTables, values: StreamValues) -> Outcome:
         is_mine = found is not None and found.owner == values.owner and found.state in running
         if found is not None and is_mine and found.ledger // RESPONSE_ENTRY == entered // RESPONSE_ENTRY:
             return Applied(changed=0)
-        return Rejected(reason="the attempt is closed, asked to stop, or somebody else's")
+        return Rejected(reason="the attempt is closed, cancelled, or owned by another worker")
     deliver_answer(tables, values.key, values.event)
     return Applied(changed=count)
 

@@ -43,7 +43,7 @@ PACKED_ASSIGNMENTS: Mapping[str, int] = {
     "authoring": 4,
     "cli": 11,
     "client": 5,
-    "core": 8,
+    "core": 6,
     "flows": 23,
     "payloads": 2,
     "replay": 6,
@@ -60,7 +60,7 @@ DIALECT_WORDS: Mapping[str, int] = {
     "authoring": 8,
     "cli": 16,
     "client": 26,
-    "core": 28,
+    "core": 12,
     "errors": 4,
     "flows": 26,
     "fork": 2,
@@ -68,7 +68,7 @@ DIALECT_WORDS: Mapping[str, int] = {
     "replay": 39,
     "runtime": 97,
     "storage": 182,
-    "testing": 49,
+    "testing": 44,
 }
 """How often comments, docstrings and messages of each folder may still have one of these words."""
 

@@ -41,7 +41,7 @@ def command(*words: str) -> str:
     return done.said
 
 
-def test_a_worker_says_in_one_line_what_it_serves_and_others_see_it(store: str) -> None:
+def test_a_worker_prints_what_it_serves_in_one_line_and_others_see_it(store: str) -> None:
     process = Process(
         store, "worker", APP, "--queues", "parcels, mail", "--concurrency", "7", "--lease", "5", is_fresh=True
     )

@@ -85,7 +85,7 @@ CHILDREN: Final = (
         "a termination stops at the children",
         "A9",
         "storage/relational/apply/children",
-        "                    families.append((child.number, child.execution))\n",
+        "                    executions.append((child.number, child.execution))\n",
         "",
     ),
     in_sql("abandoned children end, too", "A9", "open_children", "AND parent_close <> 'abandon'", ""),

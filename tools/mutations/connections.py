@@ -63,7 +63,7 @@ CONNECTIONS: Final[tuple[Mutant, ...]] = (
         "what was said while nobody listened is not looked for",
         "G5",
         "storage/postgres/notifier",
-        "heard.tell()\n        waiting = select.poll()",
+        "heard.set()\n        waiting = select.poll()",
         "waiting = select.poll()",
         f"{LISTENING}::test_a_lost_connection_is_made_again_and_wakes_once",
     ),

@@ -65,8 +65,8 @@ MANY_AT_ONCE: Final = (
         "others are told nothing",
         "G5",
         "storage/postgres/writer",
-        "if is_news else None",
-        "if is_news is None else None",
+        "if notifies else None",
+        "if notifies is None else None",
         ENGINE,
     ),
 )

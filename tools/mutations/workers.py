@@ -10,7 +10,7 @@ ACROSS_HOSTS: Final = "tests/workers/test_harmful.py"
 BACKGROUND: Final = "tests/scenarios/test_background.py"
 BLOCKED_LOOP: Final = "tests/scenarios/test_blocked_loop.py"
 LOOP_WATCH: Final = "tests/unit/runtime/test_loop_watch.py"
-DRAIN: Final = f"{WORKER}::test_W10_what_begins_while_a_drain_does_is_neither_lost_nor_stranded"
+DRAIN: Final = f"{WORKER}::test_W10_instances_that_start_during_a_drain_are_neither_lost_nor_stranded"
 
 STARTING: Final = "tests/workers/test_starting.py"
 
@@ -86,7 +86,7 @@ WORKERS: Final = (
         "runtime/duties/claimer",
         "while not self._is_closed:",
         "while True:",
-        f"{WORKER}::test_W10_a_worker_that_drains_claims_nothing_lets_go_and_gives_bodies_their_time",
+        f"{WORKER}::test_W10_a_worker_that_drains_claims_nothing_releases_its_instances_and_waits_for_bodies",
     ),
     in_python(
         "a worker that drains takes first turns",
@@ -94,7 +94,7 @@ WORKERS: Final = (
         "runtime/turns/turn_taker",
         "if self._is_stopped or not self._context.lease.is_valid or not self._live.has_room:",
         "if not self._context.lease.is_valid or not self._live.has_room:",
-        f"{WORKER}::test_W10_a_worker_that_drains_claims_nothing_lets_go_and_gives_bodies_their_time",
+        f"{WORKER}::test_W10_a_worker_that_drains_claims_nothing_releases_its_instances_and_waits_for_bodies",
     ),
     in_python(
         "a drain goes on without a lease",

@@ -14,7 +14,6 @@ import math
 import re
 import uuid
 from collections.abc import Callable, Iterable, Sequence
-from collections.abc import Set as AbstractSet
 from typing import Any, Final, NamedTuple, TypeAlias, TypeGuard
 
 import msgspec
@@ -153,10 +152,6 @@ def _is_sequence(value: object) -> TypeGuard[Sequence[Any]]:
     return isinstance(value, list | tuple)
 
 
-def _is_set(value: object) -> TypeGuard[AbstractSet[Any]]:
-    return isinstance(value, set | frozenset)
-
-
 def _check_any(value: Any, node: Any, place: ValuePath) -> Mismatch | None:
     kind: type[Any] = value.__class__
     if value is None or kind is bool:
@@ -182,10 +177,6 @@ def _check_plain_dict(value: dict[Any, Any], _node: Any, place: ValuePath) -> Mi
         if problem := _check_str(key, _STR, inner) or find_problem(item, _ANY, inner):
             return problem
     return None
-
-
-def _check_bool(value: Any, node: Any, place: ValuePath) -> Mismatch | None:
-    return None if type(value) is bool else _mismatch(value, node, place)
 
 
 def _check_int(value: Any, node: Any, place: ValuePath) -> Mismatch | None:
@@ -290,16 +281,13 @@ def _check_items(value: Iterable[Any], item: inspect.Type, place: ValuePath) -> 
     return None
 
 
-def _check_sequence(value: Any, node: Any, place: ValuePath) -> Mismatch | None:
-    if not _is_sequence(value):
-        return _mismatch(value, node, place)
-    return _check_items(value, node.item_type, place)
+def _check_collection(*kinds: type) -> _Check:
+    def check(value: Any, node: Any, place: ValuePath) -> Mismatch | None:
+        if not issubclass(type(value), kinds):
+            return _mismatch(value, node, place)
+        return _check_items(value, node.item_type, place)
 
-
-def _check_set(value: Any, node: Any, place: ValuePath) -> Mismatch | None:
-    if not _is_set(value):
-        return _mismatch(value, node, place)
-    return _check_items(value, node.item_type, place)
+    return check
 
 
 def _check_tuple(value: Any, node: Any, place: ValuePath) -> Mismatch | None:
@@ -394,7 +382,7 @@ _CHECKS_OF_PLAIN: Final[dict[type, _Check]] = {int: _check_int, float: _check_fl
 _CHECKS: Final[dict[type, _Check]] = {
     inspect.AnyType: _check_any,
     inspect.NoneType: _check_exact(type(None)),
-    inspect.BoolType: _check_bool,
+    inspect.BoolType: _check_exact(bool),
     inspect.IntType: _check_int,
     inspect.FloatType: _check_float,
     inspect.StrType: _check_str,
@@ -410,10 +398,10 @@ _CHECKS: Final[dict[type, _Check]] = {
     inspect.CustomType: _check_model,
     inspect.LiteralType: _check_literal,
     inspect.UnionType: _check_union,
-    inspect.ListType: _check_sequence,
-    inspect.VarTupleType: _check_sequence,
-    inspect.SetType: _check_set,
-    inspect.FrozenSetType: _check_set,
+    inspect.ListType: _check_collection(list, tuple),
+    inspect.VarTupleType: _check_collection(list, tuple),
+    inspect.SetType: _check_collection(set, frozenset),
+    inspect.FrozenSetType: _check_collection(set, frozenset),
     inspect.TupleType: _check_tuple,
     inspect.DictType: _check_dict,
     inspect.TypedDictType: _check_typed_dict,

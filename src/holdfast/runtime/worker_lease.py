@@ -56,7 +56,7 @@ class LeaseEvents(Protocol):
     """The owner of the parts that act under a lease. All calls come from the event loop."""
 
     def lease_lost(self) -> None:
-        """W5, W7: the key is no longer valid. Nothing that was begun under it may go on."""
+        """W5, W7: the key is no longer valid. Nothing that was begun under it may continue."""
         ...
 
     async def lease_replaced(self, old: WorkerKey) -> None:

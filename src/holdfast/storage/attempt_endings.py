@@ -1,7 +1,7 @@
 """What follows when an attempt ends without a result: a retry, or the failure of its activity (G13, A10, W6).
 
-The decision is pure and the same for every store. Whoever records the end (the worker that saw the body fail, the
-janitor that found a deadline passed, the worker that found another one dead) asks here and commits the answer.
+The decision is pure and the same for every store. The worker that records the end commits the member that is returned:
+the owner whose body failed, maintenance that found a passed deadline, or a worker that found a dead one.
 """
 
 import msgspec
@@ -41,13 +41,13 @@ def end_by_failure(
     decision = after_failure(
         options.retry,
         failures=attempt.failures + 1,
-        error_types=(*error_types, *(name.rpartition(".")[2] for name in error_types)),  # flows may name them short
+        error_types=(*error_types, *(name.rpartition(".")[2] for name in error_types)),  # flows may use the short names
         random_number=random_number,
         left_ms=None if close_at is None else close_at - now_ms,
         asked_delay_ms=None if asked is None else round(asked * 1000),
     )
     if failure.retryable is False:
-        decision = NoRetry("the failure says that it must not be retried")
+        decision = NoRetry("the failure is marked as not retryable")
     data = _encode(failure)
     if isinstance(decision, NoRetry) or attempt.state is AttemptState.CANCELLED_RUNNING:
         return _final(attempt, data, event, now_ms)
@@ -55,7 +55,7 @@ def end_by_failure(
 
 
 def end_by_loss(attempt: AttemptRecord, *, now_ms: int, is_clean: bool = False) -> OpenNextAttempt | Completion:
-    """The worker of a running attempt is gone. Losses are counted apart from failures; clean stops are not."""
+    """The worker of a running attempt was lost. Losses are counted apart from failures; clean stops are not counted."""
     options = decode_options(attempt.options)
     losses = attempt.losses + (0 if is_clean else 1)
     decision = after_loss(losses=losses, rerun_after_loss=options.rerun_after_loss, max_losses=options.max_losses)
@@ -69,7 +69,7 @@ def end_by_loss(attempt: AttemptRecord, *, now_ms: int, is_clean: bool = False) 
 
 
 def transition(attempt: AttemptRecord, event: AttemptEvent, *, failure: bytes | None = None) -> Transition:
-    """The guarded change that `event` makes of an attempt, by the one table (A1). The digits stay."""
+    """The guarded change of an attempt by `event`, from the one table (A1). The digits stay."""
     return Transition(
         key=attempt.key,
         owner=attempt.owner,

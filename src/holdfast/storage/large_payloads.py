@@ -1,11 +1,11 @@
-"""Large payloads live in a table of their own; what is stored beside them carries a reference.
+"""Large payloads are stored in a table of their own; events and inputs carry a reference.
 
-A value of type `bytes` is a JSON string in base64. A large one is stored as the bytes that it stands for, a quarter
-less, and is written in base64 again when it is read: nothing outside of the store sees the difference. Its reference
-has a prefix, so that a release that does not know this finds no payload, and blocks the instance instead of failing it.
+A value of type `bytes` is a JSON string in base64. A large one is stored as raw bytes, which are a quarter smaller, and
+encoded again when it is read, so that code outside of the store sees no difference. Its reference has a prefix: a
+release without this feature finds no payload, and blocks the instance instead of failing it.
 
-An event names its payload in a field of its own. The input of an instance or of an attempt is a column of JSON; of a
-large one the column has a mark that no JSON begins with, and the reference behind it.
+An event has its payload in a field of its own. The input of an instance or of an attempt is a column of JSON; for a
+large input the column has a mark with which no JSON begins, followed by the reference.
 """
 
 import re
@@ -23,24 +23,24 @@ from holdfast.storage.records import LargePayload
 AnyHistoryEvent = TypeVar("AnyHistoryEvent", bound=HistoryEvent)
 
 REFERENCE: Final = b'"reference":'
-"""Stands in a stored message whose payload is large and has to be fetched (or, rarely, in a small one's data)."""
+"""Occurs in a stored message with a large payload (or, rarely, in the data of a small one)."""
 _REFERENCE: Final = re.compile(rb'"reference":"((?:bytes-)?[0-9a-f]{64})"')
 RAW: Final = "bytes-"
-"""What the reference of a payload begins with that is stored as bytes and not as JSON."""
+"""The prefix of the reference of a payload that is stored as raw bytes and not as JSON."""
 QUOTE: Final = b'"'
 _GROUP_CHARACTERS: Final = 4
 _GROUP_BYTES: Final = 3
 """Base64 writes three bytes as four characters."""
 
 MARK: Final = b"@"
-"""What an input begins with that is a reference."""
+"""The first byte of an input column that has a reference."""
 
 INPUT: Final = "input"
-"""The field of an event that has arguments. A column has them, too, under the same reference."""
+"""The field of an event with arguments. They are in a column, too, under the same reference."""
 
 
 def offload(event: AnyHistoryEvent, payloads: list[LargePayload]) -> AnyHistoryEvent:
-    """`event` itself, or, when its payload is large, with a reference to it instead."""
+    """`event` itself, or, if its payload is large, a copy with a reference. The payload is appended to `payloads`."""
     if isinstance(event, ActivityYielded) and event.more:
         return _with_values(event, [_aside(value, payloads, large_value) for value in event.values])
     payload = payload_of(event)
@@ -66,7 +66,7 @@ def _with_values(event: AnyHistoryEvent, values: list[Payload]) -> AnyHistoryEve
 
 
 def inline(event: AnyHistoryEvent, payloads: Mapping[str, bytes]) -> AnyHistoryEvent:
-    """`event` with its payload in place, if it was named by its reference and is there."""
+    """`event` with its payload in place of the reference, if `payloads` has it."""
     if isinstance(event, ActivityYielded) and event.more:
         return _with_values(event, [_in_place(value, payloads) for value in event.values])
     payload = payload_of(event)
@@ -81,21 +81,21 @@ def _in_place(payload: Payload, payloads: Mapping[str, bytes]) -> Payload:
 
 
 def references_in(encoded: Iterable[object]) -> set[str]:
-    """The references that stored events name; and, harmlessly, whatever in their data looks like one.
+    """The references in stored events, and any data that looks like one, which does no harm.
 
-    A row that holds no bytes is damaged; whoever decodes it says so (G12).
+    A row that is not of type bytes is damaged; decoding it raises the error (G12).
     """
     return {found.decode() for data in encoded if isinstance(data, bytes) for found in _REFERENCE.findall(data)}
 
 
 def large_value(data: bytes) -> LargePayload:
-    """As `large_payload`, for results and values of events: of bytes in base64 the bytes themselves are stored."""
+    """As `large_payload`, for results and values of events: bytes in base64 are stored as raw bytes."""
     raw = _bytes_in(data)
     return large_payload(data) if raw is None else LargePayload(reference=RAW + sha256(raw).hexdigest(), data=raw)
 
 
 def _bytes_in(data: bytes) -> bytes | None:
-    """The bytes that a JSON string stands for, if writing them in base64 gives exactly this string again."""
+    """The bytes that a JSON string encodes, if encoding them gives exactly this string again."""
     if not data.startswith(QUOTE) or len(data) % _GROUP_CHARACTERS != len(b'""'):
         return None
     text = data[1:-1]
@@ -103,7 +103,7 @@ def _bytes_in(data: bytes) -> bytes | None:
         raw = a2b_base64(text, strict_mode=True)
     except ValueError:
         return None
-    last_group = raw[-(len(raw) % _GROUP_BYTES or _GROUP_BYTES) :]  # the only one that can be written in several ways
+    last_group = raw[-(len(raw) % _GROUP_BYTES or _GROUP_BYTES) :]  # the only group with several encodings
     return raw if text.endswith(b2a_base64(last_group, newline=False)) else None
 
 
@@ -113,20 +113,20 @@ def read_stored(reference: str, data: bytes) -> bytes:
 
 
 def is_hash_of(reference: str, data: bytes) -> bool:
-    """Whether `data` is what was stored under this reference."""
+    """Whether `data` is the payload of this reference."""
     return sha256(data).hexdigest() == reference.removeprefix(RAW)
 
 
 def large_payload(data: bytes) -> LargePayload:
-    """Data for the side table. The same data has the same reference, so an instance has one copy of it."""
+    """A row of the side table. The same data has the same reference, so an instance has one copy of it."""
     return LargePayload(reference=sha256(data).hexdigest(), data=data)
 
 
 def marked(reference: str) -> bytes:
-    """What stands in the column of a large input."""
+    """The column value of a large input."""
     return MARK + reference.encode()
 
 
 def reference_of(stored: bytes) -> str:
-    """The reference in the column of an input; empty if the input itself is there."""
+    """The reference in an input column; empty if the column has the input itself."""
     return stored[len(MARK) :].decode(errors="replace") if stored.startswith(MARK) else ""

@@ -20,7 +20,7 @@ CommitId = NewType("CommitId", int)
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A value that goes into a store or comes out of it. It cannot be part of a cycle, and the collector skips it."""
+    """A value that a store takes or returns. It cannot be part of a cycle, so the garbage collector skips it."""
 
 
 class LargePayload(Record, frozen=True):
@@ -31,7 +31,7 @@ class LargePayload(Record, frozen=True):
 
 
 class AttemptKey(msgspec.Struct, frozen=True, gc=False):
-    """Names one attempt for ever: instance numbers are never reused (G1)."""
+    """Identifies one attempt for ever: instance numbers are never reused (G1)."""
 
     number: InstanceNumber
     execution: int
@@ -46,7 +46,7 @@ class AttemptKey(msgspec.Struct, frozen=True, gc=False):
 
 
 class NewAttempt(Record, frozen=True):
-    """An attempt to be inserted: READY for anyone, or RUNNING here at once (eager dispatch)."""
+    """An attempt to be inserted: READY for any worker, or RUNNING here at once (eager dispatch)."""
 
     activity: int
     attempt: int
@@ -66,7 +66,8 @@ class NewAttempt(Record, frozen=True):
 
 
 class AttemptRecord(Record, frozen=True):
-    """An attempt as it is stored. Who claims it gets its input; elsewhere a large one is a reference (see `large`)."""
+    """An attempt as it is stored. A claim returns its input; other reads return a reference to a large one (see
+    `large_payloads`)."""
 
     key: AttemptKey
     name: str
@@ -98,7 +99,7 @@ ATTEMPT_COLUMNS: Final = (
 
 
 class InstanceRecord(Record, frozen=True):
-    """An instance as it is stored. A large input is a reference (see `large`)."""
+    """An instance as it is stored. A large input is a reference (see `large_payloads`)."""
 
     number: InstanceNumber
     id: InstanceId
@@ -131,7 +132,7 @@ INSTANCE_COLUMNS: Final = InstanceRecord.__struct_fields__[: -len(("custom_statu
 
 
 class DeadlineRecord(Record, frozen=True):
-    """Until when an instance has to end. `expires_at_ms` is that time, and then the end of its grace."""
+    """The deadline of an instance. `expires_at_ms` is the same time, and from then on the end of its grace."""
 
     at_ms: int
     grace_ms: int
@@ -139,12 +140,12 @@ class DeadlineRecord(Record, frozen=True):
 
     @property
     def is_in_grace(self) -> bool:
-        """Whether the deadline has passed and was acted upon."""
+        """Whether the deadline has passed and the code was cancelled."""
         return self.expires_at_ms > self.at_ms
 
 
 class InboxRow(Record, frozen=True):
-    """A message that waits for its instance."""
+    """A message in the inbox of an instance."""
 
     row: int
     number: InstanceNumber
@@ -157,7 +158,7 @@ INBOX_COLUMNS: Final = InboxRow.__struct_fields__
 
 
 class StateValue(Record, frozen=True):
-    """A change of a key-value of an instance; None takes it away. The empty key is the status."""
+    """A change of a state value of an instance; None deletes it. The empty key is the status."""
 
     key: str
     value: bytes | None
@@ -186,7 +187,7 @@ class HistoryRow(Record, frozen=True):
 
 
 class LoadedInstance(Record, frozen=True):
-    """Everything that is needed to bring an instance back to life."""
+    """Everything that a worker needs to load an instance."""
 
     history: list[HistoryRow]
     inbox: list[InboxRow]
@@ -196,7 +197,7 @@ class LoadedInstance(Record, frozen=True):
 
 
 class OwnedAttempt(Record, frozen=True):
-    """An attempt in a worker's name. The digits tell one claim of it from the next."""
+    """An attempt in a worker's name. The ledger distinguishes one claim of it from the next."""
 
     key: AttemptKey
     state: AttemptState
@@ -218,7 +219,7 @@ class OwnedRows(Record, frozen=True):
 
 
 class WorkerRow(Record, frozen=True):
-    """A worker as it is stored. `host` says where it runs, for W11."""
+    """A worker as it is stored. `host` identifies its host and process, for W11."""
 
     key: WorkerKey
     state: str
@@ -231,17 +232,17 @@ class WorkerRow(Record, frozen=True):
     registered_at_ms: int
     slots: int = 0
     workflows: str | None = None
-    """Names as a JSON list. None where an older release registered it, and where a heartbeat is judged."""
+    """Names as a JSON list. None if an older release registered the worker."""
     activities: str | None = None
     abandoned: int = 0
-    """Bodies that it has abandoned and that still run (A5), as of its last heartbeat."""
+    """The number of abandoned bodies that still run (A5), as of its last heartbeat."""
 
 
 WORKER_COLUMNS: Final = WorkerRow.__struct_fields__
 
 
 class WorkerLoad(Record, frozen=True):
-    """How much is in a worker's name: attempts that are not closed, and instances."""
+    """The numbers of open attempts and of instances in a worker's name."""
 
     key: WorkerKey
     attempts: int
@@ -249,18 +250,18 @@ class WorkerLoad(Record, frozen=True):
 
 
 class QueueRow(Record, frozen=True):
-    """What waits and runs in a queue. `later` is READY, and has to wait for its time: a retry, mostly."""
+    """The attempts of a queue. `later` are READY and not available yet: retries, mostly."""
 
     queue: str
     ready: int
     later: int
     running: int
     oldest_at_ms: int | None = None
-    """Since when the oldest one waits that is not for later."""
+    """When the oldest of the `ready` attempts became available."""
 
 
 class Parent(Record, frozen=True):
-    """Who started an instance."""
+    """The parent of an instance, and the step that started it."""
 
     id: InstanceId
     number: InstanceNumber
@@ -269,7 +270,7 @@ class Parent(Record, frozen=True):
 
 
 class ParentAndChildren(Record, frozen=True, gc=True):
-    """The parent of an instance, if it has one, and how many children are in which state."""
+    """The parent of an instance, if it has one, and the number of its children by state."""
 
     parent: Parent | None
     children: dict[InstanceState, int]

@@ -25,7 +25,7 @@ from holdfast.storage.sqlite.store import SqliteStore
 from holdfast.testing.clock import SkippingClock
 from holdfast.testing.crashes import ignore_crashes
 from holdfast.testing.duplicating_store import DuplicatingStore
-from holdfast.testing.simulation.simulation import die
+from holdfast.testing.simulation.simulation import kill_engine
 
 if TYPE_CHECKING:
     from holdfast.client.engine import Engine
@@ -115,8 +115,8 @@ class _Runs:
             work.cancel()
             with suppress(asyncio.CancelledError, SimulatedCrash, HoldfastError):
                 await work
-            await die(engine)
-            self._clock.advance(LEASE_SECONDS)  # so that the second engine finds the lease expired
+            await kill_engine(engine)
+            self._clock.advance(LEASE_SECONDS)  # so that the successor finds the lease overdue
             second = self._store(path)
             engine = self._make(second, None)
             result = await self._work(engine)

@@ -36,5 +36,7 @@ def test_commands_print_no_control_characters_as_json(holdfast: Command) -> None
 def test_a_folder_that_is_not_there_is_named_and_not_made(holdfast: Command, command: list[str]) -> None:
     done = holdfast(*command, "--store", "no/such/shop.db")
     assert done.code == 3, done
-    assert "there is no folder no/such for the store shop.db; make it, or mend the path" in " ".join(done.err.split())
+    assert "there is no folder no/such for the store shop.db; make it, or correct the path" in " ".join(
+        done.err.split()
+    )
     assert not (holdfast.folder / "no").exists()

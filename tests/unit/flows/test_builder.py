@@ -1,4 +1,4 @@
-"""The builder: the same flow in Python and in YAML is the same flow, and mistakes are told in the same way."""
+"""The builder: the same flow in Python and in YAML is the same flow, and mistakes give the same messages."""
 
 import sys
 from datetime import timedelta

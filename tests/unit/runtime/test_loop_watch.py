@@ -46,7 +46,7 @@ def looks(watch: LoopWatch, count: int) -> list[LoopState]:
     return [watch.poll(POLL_MS) for _ in range(count)]
 
 
-def test_W1_a_loop_that_answers_runs_and_is_asked_once_at_a_time() -> None:
+def test_W1_a_loop_that_calls_back_runs_and_has_one_callback_at_a_time() -> None:
     loop = Loop()
     watch = watch_of(loop)
     for _ in range(1_000):
@@ -55,7 +55,7 @@ def test_W1_a_loop_that_answers_runs_and_is_asked_once_at_a_time() -> None:
         loop.run()
 
 
-def test_W1_a_loop_that_does_not_answer_is_blocked_and_later_timed_out() -> None:
+def test_W1_a_loop_that_does_not_call_back_is_blocked_and_later_timed_out() -> None:
     loop = Loop()
     watch = watch_of(loop)
     assert looks(watch, 8) == [LoopState.RUNS] * 8

@@ -1,7 +1,6 @@
 """Views of workers and queues: plain values without a reference to the store."""
 
 import datetime as dt
-from collections.abc import Sequence
 from typing import Final, cast
 
 import msgspec
@@ -61,23 +60,6 @@ class QueueView(msgspec.Struct, frozen=True, kw_only=True):
     """How long the oldest activity has waited for a worker, in seconds."""
     served_by: list[str]
     """The keys of the live workers that serve it."""
-
-
-class Overview:
-    """What a client tells beyond instances."""
-
-    @property
-    def store(self) -> Store:
-        """The store that the client works on."""
-        raise NotImplementedError
-
-    async def workers(self) -> Sequence[WorkerView]:
-        """Every worker that the store knows, by their registration; those that are gone, too, for a day."""
-        return await read_workers(self.store)
-
-    async def queues(self) -> Sequence[QueueView]:
-        """Every queue that has work, or somebody who serves it, by name."""
-        return await read_queues(self.store)
 
 
 async def read_workers(store: Store) -> list[WorkerView]:

@@ -26,7 +26,6 @@ from holdfast.core.flow.definition import (
     TriggerAction,
 )
 from holdfast.core.flow.graph import Join
-from holdfast.errors import FlowProblem
 from holdfast.flows.expressions.scanner import KEYWORDS, RESERVED, TYPES
 from holdfast.flows.language.expression_checker import BESIDE_NODES, check_expressions
 from holdfast.flows.language.problems import Places, Problems, quoted
@@ -87,15 +86,6 @@ class KnownNames:
     has_module: Callable[[str], bool] | None = None
     signatures: Mapping[str, Signature] = field(default_factory=dict[str, Signature])
     """The parameters of the activities, as far as they are known."""
-
-
-def check(
-    definition: FlowDefinition, *, known: KnownNames | None = None, places: Mapping[tuple[str, str], int] | None = None
-) -> tuple[FlowProblem, ...]:
-    """All problems of a flow, in the order of its lines. A flow that can run has warnings only."""
-    problems = Problems()
-    check_into(problems, definition, places=dict(places or {}), known=known)
-    return problems.all()
 
 
 def check_into(

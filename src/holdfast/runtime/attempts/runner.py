@@ -75,7 +75,7 @@ class AttemptRunner:
         self.running: dict[AttemptKey, RunningAttempt] = {}
         """Attempts whose end is not decided here yet. Each has a slot."""
         self.abandoned: set[RunningAttempt] = set()
-        """Bodies that were asked to stop and go on, without a slot."""
+        """Bodies that were asked to stop and run on, without a slot."""
         self.abandoned_threads = 0
         """How many threads were abandoned so far, including those that have ended since."""
         self._is_stopped = False

@@ -254,5 +254,5 @@ class OwnedInstances:
                 took_seconds = loop.time() - began
                 if took_seconds > SLOW_TEARDOWN_SECONDS:
                     slow_seconds += took_seconds
-                    await asyncio.sleep(0)  # others on this event loop go on before the next one
+                    await asyncio.sleep(0)  # lets other tasks of this event loop run
         await self._context.committer.drain()

@@ -1,13 +1,7 @@
-"""From what the code did in a turn to what is committed: one `Turn`, all or nothing (G11).
+"""Builds the `Turn` that commits the output of one turn, all or nothing (G11).
 
-Decides which new attempts start here at once (eager dispatch) and which wait for any worker, and moves large payloads
-out of the history.
-
-Children, from what the code did in a turn to what is committed with it (G11).
-
-The next execution of an instance, made in the turn that ends the one before it (G4).
-
-What a turn says to those who sent updates, as it is stored with the turn (G11).
+Decides which new attempts start here at once (eager dispatch) and which are READY for any worker, and moves large
+payloads out of the history. Children, the next execution (G4) and answers to updates are parts of the turn.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -102,7 +96,7 @@ def _new_child(live: LiveInstance, scheduled: ScheduledChild) -> NewChild:
 
 
 def next_execution(live: LiveInstance, asked: ContinuedAsNew, payloads: list[LargePayload]) -> NextExecution:
-    """What the store needs to create it. `asked` carries its input in place."""
+    """The next execution for the store. `asked` has its input in place."""
     encoded = bytes(asked.input.data)
     started = Started(
         time_ms=live.stamp_ms,
@@ -122,7 +116,7 @@ def next_execution(live: LiveInstance, asked: ContinuedAsNew, payloads: list[Lar
 
 
 def answers_of(answers: dict[str, Reply | None], payloads: list[LargePayload]) -> tuple[UpdateAnswer, ...]:
-    """The answers by the ids of their updates; what is large in them goes to `payloads`."""
+    """The answers by the ids of their updates. Large ones are appended to `payloads`."""
     return tuple(_answer(update_id, answer, payloads) for update_id, answer in answers.items())
 
 
@@ -138,7 +132,7 @@ def _answer(update_id: str, answer: Reply | None, payloads: list[LargePayload]) 
 
 
 EAGER_LEDGER: Final = conclude_leg1(enter_leg1(SEED)[0])
-"""A8: entry and conclusion in one commit, because the one who schedules runs it at once."""
+"""A8: entry and conclusion in one commit, because the worker that schedules the attempt runs it at once."""
 
 
 READY: Final = AttemptState.READY
@@ -146,13 +140,13 @@ RUNNING: Final = AttemptState.RUNNING
 
 
 class BuiltTurn(msgspec.Struct, frozen=True):
-    """A turn to be committed, and the attempts that start here once it is."""
+    """A turn to be committed, and the attempts that start here once it is committed."""
 
     turn: Turn
     eager: list[NewAttempt]
     logs: Sequence[LogLine]
     riders: Sequence[Unstored] = ()
-    """What is on disk with this turn or finds another way; each of them is told."""
+    """Messages that are not stored except by this turn; each gets its outcome."""
 
 
 class AppliedMessages:
@@ -228,7 +222,9 @@ def build_turn(
     completions = _completions(messages)
     applied = AppliedMessages(messages) if len(completions) < len(messages) else NONE_APPLIED
     turn_effects: TurnEffects | None = None
-    if release or applied.has_effects or _has_effects(live, output, payloads):
+    is_unusual = release or effects is not None or output.outcome is not None or len(payloads) > 0
+    has_mailbox = live.turn == 0 and live.run.mailbox is not None
+    if is_unusual or has_mailbox or (applied is not NONE_APPLIED and applied.has_effects):
         turn_effects = _effects_of(
             live, output, events, applied, payloads, release=release, may_close_unread=may_close_unread
         )
@@ -249,16 +245,10 @@ def build_turn(
 
 
 def _completions(messages: list[Message]) -> tuple[Completion, ...]:
-    if len(messages) == 1:  # so it is most of the time
+    if len(messages) == 1:  # most of the time
         only = messages[0].completion
         return () if only is None else (only,)
     return tuple([message.completion for message in messages if message.completion is not None])
-
-
-def _has_effects(live: LiveInstance, output: TurnOutput, payloads: list[LargePayload]) -> bool:
-    """Whether the code did more than it does in most turns."""
-    is_more = output.effects is not None or output.outcome is not None or bool(payloads)
-    return is_more or (live.turn == 0 and live.run.mailbox is not None)
 
 
 def _effects_of(
@@ -311,7 +301,7 @@ def _effects_of(
 
 
 def _encoded(events: list[HistoryEvent], payloads: list[LargePayload]) -> tuple[list[HistoryEvent], bytes]:
-    """The events as they are stored; what is large in them goes to `payloads`."""
+    """The events as they are stored, and encoded. Large payloads are appended to `payloads`."""
     encoded = encode_events(events) if events else b""
     if len(encoded) > INLINE_LIMIT_BYTES:
         events = [offload(event, payloads) for event in events]
@@ -327,7 +317,7 @@ def _change_timers(live: LiveInstance, started: dict[int, int], ended: Sequence[
 
 
 def _messages(live: LiveInstance, sent: Iterable[SentEvent]) -> Iterator[Deliver]:
-    """Events for others. Their ids are the same however often the turn is tried, and in no other execution."""
+    """Events for other instances. Their ids are the same in every attempt of a turn, and differ between executions."""
     for number, target, name, data in sent:
         yield Deliver(
             id=InstanceId(target),
@@ -348,7 +338,7 @@ def _ending(
     outcome: ExecutionEnding,
     payloads: list[LargePayload],
 ) -> tuple[InstanceEnd | None, NextExecution | None]:
-    """The end of the instance, or only of this execution of it (G4)."""
+    """The end of the instance, or of this execution only (G4)."""
     if isinstance(outcome, ContinuedAsNew):
         return None, next_execution(live, outcome, payloads)
     return close_of(events, outcome), None
@@ -357,7 +347,7 @@ def _ending(
 def close_of(
     events: list[HistoryEvent], outcome: ExecutionCompleted | ExecutionFailed | ExecutionCancelled
 ) -> InstanceEnd:
-    """The end of the instance, now that the code has come to its end."""
+    """The end of the instance by its own code."""
     if isinstance(outcome, ExecutionCancelled):
         reason = Payload(msgspec.Raw(msgspec.json.encode(outcome.reason or None)))
         return InstanceEnd(state=InstanceState.CANCELLED, outcome=msgspec.json.encode(reason))
@@ -389,7 +379,7 @@ def _new_attempt(scheduled: ScheduledActivity, owner: WorkerKey | None, now_ms: 
 
 
 def running_record(live: LiveInstance, new: NewAttempt) -> AttemptRecord:
-    """The attempt as it is stored, for the one who runs it here."""
+    """The attempt as it is stored, to be run here."""
     return AttemptRecord(
         key=AttemptKey(live.number, live.execution, new.activity, new.attempt),
         name=new.name,
@@ -410,7 +400,7 @@ def running_record(live: LiveInstance, new: NewAttempt) -> AttemptRecord:
 
 
 def with_started(start: Start, started: Started) -> Start:
-    """The start of an instance whose first turn is taken by the worker that claims it."""
+    """The start of an instance whose first turn is run by the worker that claims it."""
     payloads: list[LargePayload] = []
     encoded = encode_event(offload(started, payloads))
     return msgspec.structs.replace(start, started=encoded, payloads=tuple(payloads))

@@ -1,8 +1,8 @@
-"""Where a PostgreSQL store is: `postgresql://user@host/database?schema=holdfast&notify=false`.
+"""The address of a PostgreSQL store: `postgresql://user@host/database?schema=holdfast&notify=false`.
 
-A few options are Holdfast's own; they are taken out and checked. All others are libpq's, and are left to it: several
-hosts, `target_session_attrs`, `sslmode`, `service`. What is secret appears in no text that this module makes, neither
-in the record's own nor in a complaint about a part of the URL.
+A few options are Holdfast's own; they are removed from the URL and checked. All others are passed to libpq: several
+hosts, `target_session_attrs`, `sslmode`, `service`. Secrets appear in no text of this module, neither in the string of
+an address nor in error messages about parts of the URL.
 """
 
 import difflib
@@ -24,7 +24,7 @@ except ImportError as trouble:
 SCHEMES: Final = ("postgresql", "postgres")
 DEFAULT_SCHEMA: Final = "holdfast"
 MOST_NAME_BYTES: Final = 63
-"""PostgreSQL cuts longer names."""
+"""PostgreSQL truncates longer names."""
 SCHEMA_NAME: Final = re.compile(r"[a-z_][a-z0-9_]*")
 RESERVED_PREFIX: Final = "pg_"
 WORDS: Final[Mapping[str, bool]] = {
@@ -37,25 +37,25 @@ LEAST_POLL_SECONDS = 0.01
 MOST_POLL_SECONDS = 60.0
 SECRETS: Final = ("password", "sslpassword", "scram_client_key", "scram_server_key", "oauth_client_secret")
 JDBC: Final = "ssl"
-"""libpq knows this one in a URL only: `ssl=true`."""
+"""An option that libpq accepts in a URL only: `ssl=true`."""
 MOST_PORT: Final = 65_535
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A database, the schema in it, and how its news are heard."""
+    """A database, the schema in it, and whether notifications use LISTEN or polling."""
 
     parameters: tuple[tuple[str, str], ...]
-    """What libpq connects with, secrets included."""
+    """The parameters of libpq, with secrets."""
     schema: str = DEFAULT_SCHEMA
     notify: bool = True
-    """Whether LISTEN works: behind a pooler that shares connections it does not, and news are looked for instead."""
+    """Whether LISTEN works. Behind a pooler that shares connections it does not, and clients poll instead."""
     poll_seconds: float = DEFAULT_POLL_SECONDS
-    """How often they are."""
+    """The interval of polling."""
 
     @property
     def channel(self) -> str:
-        """What is listened to: one name for each schema of a database."""
+        """The notification channel: one for each schema of a database."""
         name = f"holdfast_{self.schema}"
         if len(name) <= MOST_NAME_BYTES:
             return name
@@ -66,7 +66,7 @@ class Address:
         return f"Address({self})"
 
     def __str__(self) -> str:
-        """The URL again, without anything secret."""
+        """The URL without secrets."""
         given = dict(self.parameters)
         user, database = given.pop("user", ""), given.pop("dbname", "")
         hosts = _hosts(given.pop("host", ""), given.pop("port", ""))
@@ -76,7 +76,7 @@ class Address:
 
 
 def parse(url: str) -> Address:
-    """Read a URL; a `ValueError` names the part that is wrong."""
+    """Parse a URL; a `ValueError` names the part that is wrong."""
     scheme, separator, rest = url.partition("://")
     if not separator or scheme not in SCHEMES:
         raise ValueError(f"the URL of a PostgreSQL store begins with postgresql://, and this one with {scheme[:20]!r}")
@@ -102,7 +102,7 @@ def parse(url: str) -> Address:
 
 
 def _without_user(rest: str) -> tuple[str, dict[str, str]]:
-    """Take the user and the password out, where libpq finds them: before the first @ that no / precedes."""
+    """Remove the user and the password as libpq does: before the first @ that no / precedes."""
     found = re.match(r"([^@/]*)@", rest)
     if found is None:
         return rest, {}
@@ -124,7 +124,7 @@ def _decoded(name: str, text: str) -> str:
 
 
 def _sorted_out(query: str) -> tuple[dict[str, str], dict[str, str]]:
-    """Our own options, decoded, and the others as they are written."""
+    """Holdfast's own options, decoded, and the others as they are written."""
     known = {*OWN, JDBC, *_names_of_libpq()}
     own: dict[str, str] = {}
     foreign: dict[str, str] = {}
@@ -178,14 +178,14 @@ def _seconds(name: str, text: str) -> float:
 
 
 def _check_ports(ports: str) -> None:
-    """What stands where a port should may be a password whose host was forgotten, so it is not shown."""
+    """An invalid port is not shown: it may be a password whose host is missing."""
     for port in ports.split(","):
         if port and not (port.isascii() and port.isdigit() and 0 < int(port) <= MOST_PORT):
             raise ValueError(f"the port in the URL is no number from 1 to {MOST_PORT}")
 
 
 def _hosts(hosts: str, ports: str) -> str:
-    """As they stand in a URL; the path of a socket's folder is encoded."""
+    """The hosts as in a URL; the path of a socket's folder is encoded."""
     names, numbers = hosts.split(","), ports.split(",")
     if len(numbers) == 1:
         numbers *= len(names)

@@ -1,15 +1,11 @@
-"""Connections to PostgreSQL: made with settings that notice a dead peer, checked, and made again after a loss.
+"""Connections to PostgreSQL: settings that detect a dead peer, checks, classes of errors, reconnection and retries.
 
-A session keeps no state that a transaction pooler would lose: nothing is SET, nothing is prepared. What is checked
-after connecting costs one round trip: a server that is too old is refused, a standby is not the primary, and settings
-under which an acknowledged commit can be lost are named in a warning (once for each server and process).
+A session has no state that a transaction pooler would lose: nothing is SET, nothing is prepared. The checks after
+connecting cost one round trip: a server that is too old is refused, so is a standby, and settings under which an
+acknowledged commit can be lost are logged as a warning, once for each server and process.
 
-What an error of PostgreSQL's means for the group that was being written.
-
-Decided by SQLSTATE, the five characters that mean the same in every release and language. Errors that have none come
-from the client's side: of a connection that is gone or cannot be made, or of a value that cannot be sent.
-
-A connection that writes, and what it does about errors: tried again, on another connection, or told.
+Errors are classified by SQLSTATE, whose five characters mean the same in every release and language. Errors without one
+come from the client: a connection was lost or cannot be made, or a value cannot be sent.
 """
 
 import itertools
@@ -34,12 +30,12 @@ from holdfast.storage.relational.transaction import ConcurrentChange
 
 
 class ErrorClass(Enum):
-    """What to do now."""
+    """What follows from an error."""
 
-    TRY_AGAIN = "nothing was wrong but the moment: the same group may pass"
-    CONNECTION_LOST = "this connection is of no use any more: connect again, and settle a commit by its id"
-    MEMBER = "a member of the group cannot be stored: the others can"
-    BROKEN = "nothing can be stored until somebody mends the database, or Holdfast"
+    TRY_AGAIN = "a conflict with another transaction: retry the same group"
+    CONNECTION_LOST = "the connection is lost: connect again, and settle a commit by its id"
+    MEMBER = "one member of the group cannot be stored: the others can"
+    BROKEN = "nothing can be stored until the database, or Holdfast, is repaired"
 
 
 class NotPrimary(psycopg.OperationalError):
@@ -47,7 +43,7 @@ class NotPrimary(psycopg.OperationalError):
 
 
 CODES: Final = {
-    "25006": ErrorClass.CONNECTION_LOST,  # read-only transaction: a standby, or a primary that is not one any more
+    "25006": ErrorClass.CONNECTION_LOST,  # read-only transaction: a standby, or a former primary
     "25P03": ErrorClass.CONNECTION_LOST,  # idle in a transaction for too long
     "25P04": ErrorClass.TRY_AGAIN,  # transaction_timeout
     "40003": ErrorClass.CONNECTION_LOST,  # statement completion unknown
@@ -56,7 +52,7 @@ CODES: Final = {
     "53300": ErrorClass.CONNECTION_LOST,  # too many connections
     "55006": ErrorClass.TRY_AGAIN,  # object in use
     "55P03": ErrorClass.TRY_AGAIN,  # lock not available in time
-    "57014": ErrorClass.TRY_AGAIN,  # statement_timeout, or somebody cancelled it
+    "57014": ErrorClass.TRY_AGAIN,  # statement_timeout, or cancelled by an administrator
     "57P01": ErrorClass.CONNECTION_LOST,  # admin shutdown
     "57P02": ErrorClass.CONNECTION_LOST,  # crash of another backend
     "57P03": ErrorClass.CONNECTION_LOST,  # cannot connect now: starting or stopping
@@ -88,12 +84,12 @@ REFUSALS: Final = (
     "invalid integer value",
     ' value: "',
 )
-"""What libpq says when connecting again will not help. It gives no SQLSTATE then, and speaks the server's language: in
-another one than English we only try a few times more."""
+"""Texts of libpq for errors that a retry does not solve. They have no SQLSTATE and are in the server's language: in
+another language than English a few more attempts are made."""
 
 
 def classify_error(error: BaseException) -> ErrorClass:
-    """What an error means. One that is not PostgreSQL's is about a value that could not be sent."""
+    """The class of an error. An error that is not PostgreSQL's is about a value that could not be sent."""
     if isinstance(error, StoreError):
         return ErrorClass.BROKEN
     if isinstance(error, psycopg.Error):
@@ -129,9 +125,9 @@ DEFAULTS: Final = {
     "keepalives_count": "3",
     "tcp_user_timeout": "10000",
 }
-"""What is not in the URL. A peer that vanished is noticed within about eleven seconds: the default lease, and a bit."""
+"""Defaults of the URL. A dead peer is detected within about eleven seconds; the default lease is ten."""
 SEVERAL_HOSTS: Final = {"target_session_attrs": "read-write"}
-"""Of several hosts one is the primary."""
+"""With several hosts: connect to the primary."""
 FACTS: Final = """
     SELECT pg_is_in_recovery(), current_setting('transaction_read_only') = 'on',
         current_setting('fsync', true), current_setting('full_page_writes', true),
@@ -152,14 +148,14 @@ _calls: Final = itertools.count()
 
 
 def settings(address: Address) -> dict[str, str]:
-    """What libpq connects with."""
+    """The parameters of libpq."""
     given = dict(address.parameters)
     several = SEVERAL_HOSTS if "," in given.get("host", "") + given.get("hostaddr", "") else {}
     return {**DEFAULTS, **several, **given}
 
 
 def connect(address: Address) -> PostgresConnection:
-    """One try to connect. What comes back is the primary, of a release that is known to work."""
+    """One attempt to connect, to a primary of a supported release."""
     options = settings(address)
     connection = cast(
         "PostgresConnection",
@@ -189,30 +185,30 @@ def _check(connection: PostgresConnection, address: Address) -> None:
 
 
 def jitter() -> float:
-    """A number from 0 to 1, another one for each call and each process. Good for pauses, and for nothing else."""
+    """A number from 0 to 1, different for each call and each process. For pauses only."""
     return zlib.crc32(f"{os.uname().nodename} {os.getpid()} {next(_calls)}".encode()) / 2**32
 
 
 def pause_seconds(failures: int, chance: float) -> float:
-    """How long to wait after so many failures in a row: twice as long each time, within a bound, and not in step."""
+    """The pause after `failures` in a row: exponential with jitter, within a bound."""
     longest = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2.0 ** min(failures - 1, MOST_TRIES))
     return longest * (1 + chance) / 2
 
 
 class Outage:
-    """What the connections of a process know together about a server: its loss is told once, and its return."""
+    """An outage of a server, shared by the connections of a process, so that its begin and its end are logged once."""
 
     def __init__(self, address: Address) -> None:
         self._address = address
         self._lock = threading.Lock()
         self._is_on = False
         self.number = 0
-        """How many there were that are over."""
+        """The number of outages that are over."""
 
     def failed(self, error: BaseException, *, made_after: int | None = None) -> None:
-        """A connection could not be made, or was lost that was made after so many outages.
+        """A connection could not be made, or was lost. `made_after` is `number` at the time it was made.
 
-        One from before an outage that is over is its echo: whoever had that connection finds out only now.
+        A connection from before an outage that is over was lost in that outage, so it begins no new one.
         """
         with self._lock:
             is_new = not self._is_on and made_after in (None, self.number)
@@ -234,7 +230,7 @@ class Outage:
 
 @lru_cache(CACHED_OUTAGES)
 def outage_of(address: Address) -> Outage:
-    """The one of this process."""
+    """The outage object of this process for a server."""
     return Outage(address)
 
 
@@ -259,7 +255,7 @@ class ReconnectingConnection:
         self._made_after = 0
 
     def get(self) -> PostgresConnection:
-        """The connection. Made with a few tries, longer and longer apart; then the trouble is raised."""
+        """The connection, made with a few retries with growing pauses. Raises `StoreError` after the last."""
         if self._connection is not None and not self._connection.closed:
             return self._connection
         self._connection = connection = self._open()
@@ -285,16 +281,16 @@ class ReconnectingConnection:
         raise StoreError(f"{self._address} is closed")
 
     def lost(self, error: BaseException) -> None:
-        """Whoever used the connection found it dead, or does not trust it any more."""
+        """Discard the connection after an error."""
         self._outage.failed(error, made_after=self._made_after)
         self._drop()
 
     def stop(self) -> None:
-        """Whoever waits for a connection gets none, from now on. May be called from another thread."""
+        """Make waits for a connection fail from now on. May be called from another thread."""
         self._closed.set()
 
     def close(self) -> None:
-        """Stop, and end the connection. For the thread that uses it: under another one libpq may not be touched."""
+        """Stop, and close the connection. Only for the thread that uses it: libpq allows no other."""
         self._closed.set()
         self._drop()
 
@@ -312,15 +308,16 @@ def _line(error: BaseException) -> str:
 
 @contextmanager
 def one_round_trip(connection: PostgresConnection) -> Generator[None]:
-    """Statements that are sent together and answered together. Answers may be looked at afterwards only.
+    """Send statements together and receive their results together, which may be read after the block only.
 
-    psycopg sends each statement when it is said. A process that is stopped between two of them would leave the server
-    in the middle of a transaction, where its clock for idle ones does not run, and keep its locks until it goes on. So
-    statements are gathered, and what libpq holds in one buffer (8 kB) leaves in one write, together with the Sync.
+    psycopg sends each statement when it is executed. A process that is stopped between two of them would leave the
+    server in a transaction in which its timeout for idle transactions does not run, and keep its locks until it
+    continues. So statements are gathered, and up to 8 kB (libpq's buffer) are sent in one write, with the Sync.
 
-    psycopg ends a pipeline with a Sync and then a Flush. At the Flush the server stops its clock for transactions that
-    are idle, and one whose client vanished right after would keep its locks for ever. So the Sync is the last message,
-    which brings the answers as well. What psycopg cannot end any more after an error it logs; here the error says all.
+    psycopg ends a pipeline with a Sync and then a Flush. At the Flush the server stops its timeout for idle
+    transactions, and a transaction whose client vanished right after would keep its locks for ever. So the Sync is the
+    last message, which returns the results as well. psycopg logs a pipeline that it cannot end after an error; here the
+    error is raised.
     """
     trouble: psycopg.Error | None = None
     try:
@@ -342,10 +339,10 @@ def one_round_trip(connection: PostgresConnection) -> Generator[None]:
 
 
 def _say(pipeline: psycopg.Pipeline, communicate: Callable[[], PQGen[None]]) -> PQGen[None]:
-    """Everything that was gathered, up to the Sync, which sends it; then psycopg's own way to the answers."""
+    """Send the gathered statements up to the Sync; then receive the results as psycopg does."""
     while pipeline.command_queue:
         pipeline.command_queue.popleft()()
-    while pipeline.pgconn.flush():  # more than the socket takes: the server may want to answer first
+    while pipeline.pgconn.flush():  # more than the socket takes: the server may have to send results first
         if (yield Wait.RW) & Ready.R:
             pipeline.pgconn.consume_input()
     yield from communicate()
@@ -354,13 +351,13 @@ def _say(pipeline: psycopg.Pipeline, communicate: Callable[[], PQGen[None]]) -> 
 Value = TypeVar("Value")
 
 MAX_TRIES: Final = 20
-"""Of what met another transaction: longer than one that stopped in the middle can be in the way."""
+"""Retries after conflicts. Together they take longer than a transaction that has stopped can keep its locks."""
 MOST_LOSSES: Final = 3
 """Connections that one action may lose."""
 
 
 class RetryingConnection:
-    """One connection, for one thread at a time."""
+    """One connection that retries what can be retried. For one thread at a time."""
 
     def __init__(self, address: Address, *, losses: int = MOST_LOSSES) -> None:
         self._address = address
@@ -369,27 +366,27 @@ class RetryingConnection:
         self._closed = threading.Event()
 
     def stop(self) -> None:
-        """Whoever waits for the next try gives up. May be called from another thread."""
+        """Stop retrying. May be called from another thread."""
         self._closed.set()
         self._connections.stop()
 
     def close(self) -> None:
-        """End the connection, which nobody uses any more."""
+        """Close the connection, which is not in use."""
         self.stop()
         self._connections.close()
 
     def pause(self, seconds: float) -> bool:
-        """Wait for the next try; whether it is given up."""
+        """Wait before a retry. Returns whether to stop instead."""
         return self._closed.wait(seconds)
 
     def lost(self, error: BaseException) -> None:
-        """The action found out that its connection is dead, and goes on with another one."""
+        """Discard the connection of the running action, which continues with another one."""
         self._connections.lost(error)
 
     def run(self, action: Callable[[PostgresConnection], Value]) -> Value:
-        """Do something in a transaction of its own. It is done again where nothing of it can have been kept.
+        """Run `action` in a transaction of its own. It is retried if nothing of it can have been committed.
 
-        What is one member's fault is raised as it is; all else that lasts is a `StoreError`.
+        An error that one member causes is raised as it is; any other error that persists is a `StoreError`.
         """
         tries = losses = 0
         while True:
@@ -416,7 +413,7 @@ class RetryingConnection:
                 self._closed.wait(pause_seconds(tries, jitter()))
 
     def _roll_back(self, connection: PostgresConnection) -> None:
-        """Whatever is left of a transaction goes. A connection that cannot even do that is given up."""
+        """Roll back an open transaction. A connection that fails to do so is discarded."""
         if connection.closed or connection.info.transaction_status == TransactionStatus.IDLE:
             return
         try:

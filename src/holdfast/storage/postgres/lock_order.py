@@ -1,11 +1,10 @@
-"""Which instances a group names: they are locked before anything else, in the order of their numbers.
+"""The rows that a group locks, and their order: instances by number, then workers by key, then attempts.
 
-PostgreSQL runs many groups at once. Two of them that name the same instances never wait for each other in a circle if
-both lock them first and in the same order. What a group may end is locked together with its parent, which learns of it,
-and with its open children. A group that ends the lease of a worker locks a batch of what that one has together with the
-other instances, and only then the workers, in their order: every group locks instances, then workers, then attempts.
-What is reached in another way is locked where it is read; then a circle is possible, and
-PostgreSQL ends one of the two, which is tried again.
+PostgreSQL runs many groups concurrently. Two groups that name the same instances do not deadlock if both lock them
+first and in the same order. An instance that a group may end is locked together with its parent, which gets its answer,
+and with its open children. A group that ends the lease of a worker locks a batch of the instances of that worker
+together with the others. Rows that are reached in another way are locked where they are read; then a deadlock is
+possible, and PostgreSQL aborts one of the two groups, which is retried.
 """
 
 from collections.abc import Sequence
@@ -33,20 +32,20 @@ from holdfast.storage.members.workers import MarkWorkerLost, ReleaseUnknown
 
 @dataclass(slots=True)
 class LockSet:
-    """What the members of a group name."""
+    """The rows that the members of a group name."""
 
     numbers: set[int] = field(default_factory=set[int])
     ids: set[str] = field(default_factory=set[str])
     ending: set[int] = field(default_factory=set[int])
-    """Those of the numbers that may end: their parents and children are concerned."""
+    """The instances that may end: their parents and children are locked, too."""
     lost: dict[str, int] = field(default_factory=dict[str, int])
-    """Workers that are lost, and how much of what they have moves on now."""
+    """Lost workers, each with the number of rows that are released now."""
     actors: set[str] = field(default_factory=set[str])
     """Workers in whose name the group acts, if it ends the lease of another one."""
 
 
 def lock_set_of(members: Sequence[Member]) -> LockSet:
-    """Go through a group."""
+    """The lock set of a group."""
     named = LockSet()
     for member in members:
         _note(named, member)
@@ -56,10 +55,10 @@ def lock_set_of(members: Sequence[Member]) -> LockSet:
 
 
 def apply_order(members: Sequence[Member]) -> list[int]:
-    """The places of the members in the order in which they are applied: those that start instances first, by their ids.
+    """The positions of the members in the order in which they are applied: starts first, by their ids.
 
-    Two transactions that insert the same ids in different orders would wait for each other in a circle. Members of one
-    group are under way at the same time, so that any order of them is as good; the others keep theirs.
+    Two transactions that insert the same ids in different orders would deadlock. Members of one group were submitted
+    concurrently, so any order is correct; all other members keep theirs.
     """
     starts = [at for at, member in enumerate(members) if isinstance(member, Start)]
     if not starts:
@@ -127,7 +126,7 @@ def _note_turn(named: LockSet, turn: Turn) -> None:
 
 
 def _note_message(named: LockSet, message: Deliver) -> None:
-    """An event ends nobody; a request to end ends what has not begun."""
+    """An event ends no instance; a request to cancel ends an instance that has not begun."""
     _note_target(named, message.id, message.number, may_end=not isinstance(message.event, EventReceived))
 
 

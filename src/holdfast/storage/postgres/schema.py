@@ -1,16 +1,14 @@
-"""The schema of a PostgreSQL store: made, brought up to this release, and printed for those who do that themselves.
+"""The schema of a PostgreSQL store: migrations, concurrent index builds, and the script for an administrator.
 
-Each migration is a transaction of its own that has locked the table of migrations, so that of several processes one
-does it and the others wait. Nothing in it waits long for a lock: whoever waits for a table keeps everybody out who
-comes later, so a migration that meets somebody who reads for long gives way, and is tried again after a pause.
+Each migration is a transaction of its own that locks the table of migrations, so that one of several processes runs it
+and the others wait. It waits for no lock for long: transactions that come later queue behind the waiting one, so a
+migration that meets a long reader is rolled back and retried after a pause.
 
-Releases before and after a migration work on the same tables: with each one stands the oldest release that can.
+Releases before and after a migration work on the same tables: each migration records the oldest release that does.
 
-Indexes that are built while others write: outside of a transaction, and begun again when that was interrupted.
-
-``CREATE INDEX CONCURRENTLY`` blocks nobody, and may take hours on a large table. Whoever dies in the middle leaves an
-index that is of no use but has the name; PostgreSQL marks it as not valid, and it is dropped first. One that another
-process is still building looks the same: so first its table is asked for the lock that a builder has.
+``CREATE INDEX CONCURRENTLY`` runs outside of a transaction, blocks no writer, and may take hours on a large table. If
+it is interrupted, it leaves an invalid index with the name, which is dropped first. An index that another process is
+still building is invalid, too: so the table is locked first in the mode that a builder holds.
 """
 
 import logging
@@ -28,7 +26,7 @@ from holdfast.storage.postgres.transaction import migrations
 from holdfast.storage.relational.statements import Migration, check_release
 
 INDEX_LOCK_TIMEOUT: Final = "2s"
-"""For a lock that keeps no reader and no writer out, only those who build, drop or vacuum."""
+"""For a lock that conflicts with building, dropping and vacuuming only."""
 STATE: Final = """
     SELECT indisvalid FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid
     JOIN pg_namespace ON pg_namespace.oid = relnamespace WHERE nspname = %s AND relname = %s
@@ -64,7 +62,7 @@ def builds(script: str, schema: str) -> list[IndexBuild]:
 
 
 def build(connection: PostgresConnection, schema: str, wanted: IndexBuild) -> None:
-    """Build an index, unless it is there. The connection has no transaction."""
+    """Build an index, unless it exists. The connection has no transaction."""
     state = _state(connection, schema, wanted)
     if state is False:
         connection.execute(wanted.drop(schema).encode())
@@ -73,7 +71,7 @@ def build(connection: PostgresConnection, schema: str, wanted: IndexBuild) -> No
 
 
 def _state(connection: PostgresConnection, schema: str, wanted: IndexBuild) -> bool | None:
-    """Whether the index is valid; None: there is none. Nobody is building it at this moment."""
+    """Whether the index is valid; None if it does not exist. The lock excludes a process that is building it."""
     with connection.transaction():
         connection.execute(f"SET LOCAL lock_timeout = '{INDEX_LOCK_TIMEOUT}'".encode())
         connection.execute(f'LOCK TABLE "{schema}".{wanted.table} IN SHARE UPDATE EXCLUSIVE MODE'.encode())
@@ -84,11 +82,11 @@ def _state(connection: PostgresConnection, schema: str, wanted: IndexBuild) -> b
 logger = logging.getLogger("holdfast")
 
 LOCK_TIMEOUT: Final = "500ms"
-"""How long others may have to wait because a migration waits: less than any of them has patience for."""
+"""How long other transactions may queue behind a waiting migration: less than their own timeouts."""
 MOST_TRIES: Final = 40
-"""In a row. With the pauses between them it is about five minutes."""
+"""Consecutive attempts. With the pauses between them they take about five minutes."""
 PAUSE_TIMES: Final = 10
-"""The pauses are so much longer than those of a group: up to ten seconds, in which everybody else goes on."""
+"""The factor of the pauses over those of a group: up to ten seconds, in which other transactions run."""
 _BEGIN: Final = (
     "BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE",
     f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'",
@@ -109,22 +107,22 @@ _PATIENCE: Final = """
     SELECT set_config(name, '0', true) FROM pg_settings
     WHERE name IN ('idle_in_transaction_session_timeout', 'transaction_timeout')
 """
-"""Whoever holds the lock while an index is built says nothing for a long time."""
+"""The transaction that holds the lock while an index is built is idle for a long time."""
 
 _RACES: Final = (errors.UniqueViolation, errors.DuplicateSchema, errors.DuplicateTable, errors.InternalError)
-"""What PostgreSQL says when two make the same thing at once, also with IF NOT EXISTS."""
+"""Errors of concurrent creation, which occur with IF NOT EXISTS, too."""
 _IN_THE_WAY: Final = (errors.LockNotAvailable, errors.DeadlockDetected, errors.QueryCanceled)
 _UNKNOWN: Final = (errors.UndefinedObject, errors.FeatureNotSupported, errors.SyntaxError)
-"""What is said where there is no PL/pgSQL, or not all of it."""
+"""Errors where PL/pgSQL is missing or incomplete."""
 
 Pause = Callable[[float], bool]
-"""Waits for so many seconds; the answer is whether to give up."""
+"""Waits for some seconds, and returns whether to stop."""
 
 
 def script(schema: str, after: int = 0, known: Sequence[Migration] | None = None) -> Iterator[str]:
-    """The statements that bring a schema from one number to the newest, for a role that may create.
+    """The statements of the migrations after `after`, for a role that may create tables.
 
-    One that was run before fails at its first record, before it has changed anything.
+    A script that was run before fails at its first record, and changes nothing.
     """
     for migration in known or migrations():
         if migration.number <= after:
@@ -146,7 +144,7 @@ def script(schema: str, after: int = 0, known: Sequence[Migration] | None = None
 
 
 def printed(schema: str, after: int = 0, known: Sequence[Migration] | None = None) -> str:
-    """The same as a text for psql."""
+    """The script as text for psql."""
     newest = (known or migrations())[-1].number
     head = f"-- Holdfast, schema {schema}: from {after} to {newest}. For psql -v ON_ERROR_STOP=1."
     steps = [f"{step};" for step in script(schema, after, known)]
@@ -154,7 +152,7 @@ def printed(schema: str, after: int = 0, known: Sequence[Migration] | None = Non
 
 
 def version(connection: PostgresConnection, address: Address, known: Sequence[Migration] | None = None) -> int:
-    """The number of the schema; 0 if there is none. One that this release is too old for is refused."""
+    """The number of the schema; 0 if there is none. Raises `ReleaseTooOld` for a schema that needs a newer release."""
     newest = (known or migrations())[-1].number
     asked = f'SELECT max(number), max(oldest) FROM "{address.schema}".migrations'  # noqa: S608 - a name that was checked
     try:
@@ -167,7 +165,7 @@ def version(connection: PostgresConnection, address: Address, known: Sequence[Mi
 
 
 def require_current(connection: PostgresConnection, address: Address) -> None:
-    """For those who only look: a store that is there, with everything that this release reads."""
+    """Raise `StoreError` unless the schema exists and has all migrations of this release."""
     newest = migrations()[-1].number
     found = version(connection, address)
     if found == 0:
@@ -179,7 +177,7 @@ def require_current(connection: PostgresConnection, address: Address) -> None:
 def migrate(
     connection: PostgresConnection, address: Address, pause: Pause, known: Sequence[Migration] | None = None
 ) -> None:
-    """Bring the schema up to this release. Where it is already, nobody has to wait, or to have the right to create."""
+    """Run the missing migrations. A schema that has all of them needs no lock and no right to create."""
     known = known or migrations()
     newest = known[-1].number
     tries = 0
@@ -216,7 +214,7 @@ def _tell(address: Address, found: int, tries: int, error: errors.Error) -> None
 
 
 def _next(connection: PostgresConnection, address: Address, known: Sequence[Migration]) -> None:
-    """One migration. From the lock on nobody else changes the schema: what is there then decides which."""
+    """Run one migration: the first one that is missing once the lock is held."""
     schema = address.schema
     try:
         for step in _BEGIN:
@@ -240,7 +238,7 @@ def _next(connection: PostgresConnection, address: Address, known: Sequence[Migr
 
 
 def _apply(connection: PostgresConnection, address: Address, migration: Migration) -> None:
-    """Run a script. One that the store can do without is left out where the database does not know how."""
+    """Run a script. An optional one is skipped if the database cannot run it."""
     if not migration.is_optional:
         connection.execute(migration.script.encode())
         return
@@ -258,7 +256,8 @@ def _apply(connection: PostgresConnection, address: Address, migration: Migratio
 
 
 def _prepare(connection: PostgresConnection, schema: str) -> None:
-    """Make what is missing, then lock. A role that may not make schemas can still fill one that was made for it."""
+    """Create the schema and the table of migrations if they are missing, then lock the table. A role without the right
+    to create schemas can use an existing one."""
     if not connection.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", (schema,)).fetchall():
         connection.execute(_MAKE_SCHEMA.format(schema=schema).encode())
     for step in (_MAKE_HISTORY, *_LOCK):

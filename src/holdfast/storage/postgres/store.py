@@ -1,9 +1,7 @@
-"""The PostgreSQL store: any number of processes on any number of machines, with nothing between them but the database.
+"""The PostgreSQL store, for any number of processes on any number of machines; and its raw tables for an audit.
 
 Groups are written on one thread and one connection, heartbeats on another, and reads on a few: the worker's own thread
-never waits for the network. No connection keeps anything that a transaction pooler would lose.
-
-The raw tables of a PostgreSQL store for an audit: one snapshot, in a transaction that cannot write.
+never waits for the network. No connection has state that a transaction pooler would lose.
 """
 
 import asyncio
@@ -39,30 +37,30 @@ from holdfast.storage.relational.transaction import Row
 
 PATH_DIGITS: Final = 16
 READERS: Final = 2
-"""Connections that read at the same time: a long answer does not keep short ones waiting."""
+"""Connections for concurrent reads: a long result does not delay short ones."""
 PIECE: Final = 20_000
-"""Commits, and dead workers, that a clean-up removes at once: a tenth of a second, on a connection that reads."""
+"""The commits, and the dead workers, that one `prune` deletes at most: a tenth of a second, on a reading connection."""
 LOCK_TIMEOUT: Final = "1s"
 IDLE_TIMEOUT: Final = "3s"
-"""Of a clean-up: it waits for nobody, and nobody for it."""
+"""Of `prune`, which delays no other transaction."""
 BEFORE_ALL: Final = "0"
-"""The number of a transaction that came before every other."""
+"""A transaction id before every other."""
 
 Value = TypeVar("Value")
 
 _LEFT_TO_THE_PARENT: list[object] = []
-"""Connections of a process that was forked. They are not even closed in the child: they are not its own."""
+"""Connections of the parent of a forked process. They belong to the parent, and the child does not close them."""
 
 
 class CommitNotifier:
-    """A bell that is rung by the commits themselves."""
+    """A notifier whose notifications are sent by the commits themselves."""
 
-    def __init__(self, bell: Notifier) -> None:
-        self.open = bell.open
-        self.close = bell.close
+    def __init__(self, listener: Notifier) -> None:
+        self.open = listener.open
+        self.close = listener.close
 
     def notify(self) -> None:
-        """It went with the commit."""
+        """Nothing to do: the commit has sent it."""
 
 
 class PostgresStore(RelationalReads):
@@ -102,7 +100,7 @@ class PostgresStore(RelationalReads):
         self._clock.read(server_ms, mark_ms)
 
     def _migrate(self, reader: RetryingConnection) -> list[Row]:
-        """Bring the schema up to this release, and read the clock. Whoever cannot leaves no connection behind."""
+        """Run the missing migrations, and read the clock. Closes the connection on an error."""
         try:
             reader.run(lambda connection: migrate(connection, self.address, reader.pause))
             [rows] = reader.run(lambda connection: run_pipelined(connection, (self.sql.server_time,)))
@@ -115,7 +113,7 @@ class PostgresStore(RelationalReads):
         return rows
 
     def open_for_reading(self) -> None:
-        """Open a store that is there, to look at it: nothing is created, migrated or changed."""
+        """Open an existing store for reads only: nothing is created, migrated or changed."""
         looking = RetryingConnection(self.address)
         try:
             looking.run(lambda connection: require_current(connection, self.address))
@@ -129,17 +127,17 @@ class PostgresStore(RelationalReads):
 
     @property
     def companion_path(self) -> Path:
-        """In the folder for temporary files: what processes of one machine and user say to each other is no data."""
+        """In the folder for temporary files, shared by the processes of one machine and user."""
         digest = hashlib.sha256(str(self.address).encode()).hexdigest()[:PATH_DIGITS]
         return Path(tempfile.gettempdir()) / f"holdfast-{os.getuid()}-{digest}"
 
     @property
     def crash_marker_folder(self) -> Path:
-        """One for all stores of a user: a worker's key is found there, by whatever URL its store is named."""
+        """One folder for all stores of a user: it is found by the worker's key, whatever the URL of the store."""
         return Path(tempfile.gettempdir()) / f"holdfast-{os.getuid()}-turns"
 
     def make_notifier(self, name: str, heard: Callable[[], None]) -> Notifier:
-        """What a group has for others is said in its commit; here it is heard."""
+        """Commits send the notifications; the notifier receives those of other processes."""
         self._name = name
         return CommitNotifier(make_notifier(self.address, name, heard))
 
@@ -159,11 +157,11 @@ class PostgresStore(RelationalReads):
             parts = [part for part in (writer, beater, *readers) if part is not None]
             for part in parts:
                 part.stop()
-            await self._on_writer_thread(lambda: self._let_go(parts))
+            await self._on_writer_thread(lambda: self._close_parts(parts))
             self._writing.shutdown()
 
-    def _let_go(self, parts: Sequence[PostgresWriter | HeartbeatWriter | RetryingConnection]) -> None:
-        """Nobody may be using a connection that is closed; so those who read have to be done."""
+    def _close_parts(self, parts: Sequence[PostgresWriter | HeartbeatWriter | RetryingConnection]) -> None:
+        """Wait for running reads, then close the connections: none may be in use when it is closed."""
         self._reading.shutdown()
         for part in parts:
             part.close()
@@ -181,7 +179,7 @@ class PostgresStore(RelationalReads):
         return await self._on_writer_thread(lambda: writer.was_committed(commit_id))
 
     async def prune(self) -> bool:
-        """What another one is removing is passed over. The writer goes on meanwhile."""
+        """Runs beside the writer. Rows that another process is deleting are skipped."""
         now_ms = self.now_ms()
         _, _, [(commits,)], [(workers,)], _ = await self._read_all(
             BEGIN,
@@ -204,15 +202,15 @@ class PostgresStore(RelationalReads):
             writer.close()
 
     def _sender(self) -> str | None:
-        """Whose commits notify the other processes."""
+        """The name with which commits notify other processes; None if they do not."""
         return self._name if self._name and self.address.notify else None
 
     # ------------------------------------------------------------ reads
 
     async def read_inbox_of(self, owner: WorkerKey, after_row: int) -> list[InboxRow]:
-        """Row numbers are given before a commit and become visible with it, so a lower one may come later.
+        """Row numbers are assigned before a commit and become visible with it, so a lower one may appear later.
 
-        What was being written at the last look is looked at again. A row may be given twice, and is the same one.
+        Rows of transactions that were open at the last call are read again. A row may be returned twice.
         """
         horizon = self._horizons.get(owner, BEFORE_ALL) if after_row else BEFORE_ALL
         [(oldest,)], rows = await self._read_all(
@@ -259,11 +257,11 @@ class PostgresStore(RelationalReads):
 
 
 FETCH: Final = 500
-"""Rows that are fetched at once."""
+"""Rows of one FETCH."""
 
 
 class PostgresTables(RawTables):
-    """The tables of one schema, at one moment."""
+    """The tables of one schema, in one snapshot."""
 
     def __init__(self, address: str | Address) -> None:
         self._address = parse(address) if isinstance(address, str) else address
@@ -278,7 +276,7 @@ class PostgresTables(RawTables):
         self._connections.close()
 
     def damage(self) -> list[str]:
-        """Nothing: the server checks its own files."""
+        """Empty: the server checks its own files."""
         return []
 
     def are_there(self) -> bool:
@@ -292,7 +290,7 @@ class PostgresTables(RawTables):
         return rows
 
     def _stream(self, statement: str, table: str) -> Iterator[Row | Unreadable]:
-        """Through a cursor of the server, so that the client never holds a whole table."""
+        """Reads through a cursor of the server, so that no whole table is in memory."""
         del table
         name = f"audit_{next(self._cursors)}"
         self._rows(f"DECLARE {name} NO SCROLL CURSOR FOR {statement}")

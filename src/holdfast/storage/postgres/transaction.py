@@ -1,14 +1,11 @@
 """One write transaction of PostgreSQL, with its time and the statements of its schema.
 
-The store's time: the server's, which every worker shares, and which never goes back (W9).
+The store's time is the server's, which every worker shares, and which never goes back (W9). A transaction reads it from
+the server, and leases are judged by it. Between transactions it advances by the clock of this machine from the last
+read. Tests pass a clock of their own, which takes precedence.
 
-Inside a transaction it is read from the server, and that is what decides about leases. Between two of them it goes on
-by a clock of this machine from where it was read last. Tests give a clock of their own; then that one decides.
-
-The statements and migrations of the PostgreSQL store, for one schema of a database.
-
-Every table is named with its schema when a statement is loaded, so that no connection needs a search path. The shared
-statements are written for SQLite; four things differ in all of them in the same way, and are translated here.
+Every table is qualified with its schema when a statement is read, so that no connection needs a search path. The shared
+statements are written for SQLite; `translate` rewrites the four differences that all of them have.
 """
 
 import re
@@ -27,15 +24,15 @@ from holdfast.storage.relational.statements import Migration, Statements
 from holdfast.storage.relational.transaction import Row
 
 BEGIN: Final[BoundStatement] = ("BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE",)
-"""Whatever the role or the database prefers: a statement sees what was committed while the one before waited."""
+"""Whatever the defaults of the role or the database: a statement sees commits that were made while it waited."""
 
 
 def run_pipelined(connection: PostgresConnection, *asked: BoundStatement) -> list[list[Row]]:
-    """Run statements in one round trip. One that gives no rows is answered by how many it changed."""
+    """Run statements in one round trip. The result of a statement without rows is the number of rows it changed."""
     cursors: list[Any] = []
     with one_round_trip(connection):
         for ask in asked:
-            cursor: Any = RawCursor(connection)  # it takes literal texts only, by its types
+            cursor: Any = RawCursor(connection)  # its types accept literal strings only
             cursors.append(cursor.execute(ask[0], ask[1:], binary=True))
     return [cursor.fetchall() if cursor.description else [(cursor.rowcount,)] for cursor in cursors]
 
@@ -52,35 +49,35 @@ class PostgresTransaction:
         self.now_ms = now_ms
 
     def update(self, statement: str, *bindings: Any) -> int:
-        """Run a statement that changes rows; the answer is how many."""
+        """Run a statement that changes rows. Returns their number."""
         changed: int = self._cursor.execute(statement, bindings, binary=True).rowcount
         return changed
 
     def execute(self, statement: str, *bindings: Any) -> None:
-        """Run a statement that changes rows, of which nobody needs to know how many."""
+        """Run a statement that changes rows, whose number does not matter."""
         self._cursor.execute(statement, bindings, binary=True)
 
     def exists(self, statement: str, *bindings: Any) -> bool:
-        """Whether a look finds its row."""
+        """Whether a read finds its row."""
         return bool(self.fetch(statement, *bindings))
 
     def insert_instance(self, statement: str, *bindings: Any) -> int | None:
-        """Insert an instance; the answer is its number, or None if its id is taken."""
+        """Insert an instance. Returns its number, or None if its id is taken."""
         rows = self.fetch(statement, *bindings)
         return rows[0][0] if rows else None
 
     def fetch(self, statement: str, *bindings: Any) -> list[Row]:
-        """Run a statement that gives rows."""
+        """Run a statement that returns rows."""
         rows: list[Row] = self._cursor.execute(statement, bindings, binary=True).fetchall()
         return rows
 
 
 MARK_EVERY_MS: Final = 1_000
-"""How far the mark in the database may be behind. It matters when the server's clock goes back: after a failover."""
+"""How far the mark in the database may be behind. It matters if the server's clock goes back: after a failover."""
 
 
 MOST_AHEAD_MS: Final = 50
-"""What this machine said between two transactions may be so far ahead of the server, and is not taken back."""
+"""How far the time of this machine between transactions may be ahead of the server; it is not taken back."""
 
 
 class ServerClock:
@@ -102,11 +99,11 @@ class ServerClock:
 
     @property
     def marks_every_group(self) -> bool:
-        """Whether groups keep the mark, and not heartbeats alone."""
+        """Whether groups advance the mark, and not only heartbeats."""
         return self._given is not None
 
     def now_ms(self) -> int:
-        """The time between transactions, as far as this machine can tell."""
+        """The time between transactions, by the clock of this machine."""
         with self._lock:
             if self._given is not None:
                 now_ms = self._given()
@@ -116,7 +113,7 @@ class ServerClock:
             return self._mark_ms
 
     def read(self, server_ms: int, mark_ms: int) -> int:
-        """The time of a transaction, from what the server said in it and the mark in the database."""
+        """The time of a transaction, from the server's clock and the mark in the database."""
         with self._lock:
             self._read_ms = server_ms
             self._read_at_ms = self._elapsed_ms()
@@ -165,7 +162,7 @@ def statements_of(schema: str) -> Statements:
 
 
 def translate(text: str, schema: str) -> str:
-    """A statement in PostgreSQL's words: `?` is `$1`, a list in JSON is unfolded, hints to SQLite's planner go."""
+    """A shared statement for PostgreSQL: `?` is `$1`, JSON lists are expanded, hints for SQLite's planner removed."""
     counted = iter(range(1, text.count("?") + 1))
     text = _PLACEHOLDER.sub(lambda found: f"${found[1] or next(counted)}", text)
     text = _SAME.sub("IS NOT DISTINCT FROM $", text)
@@ -177,5 +174,5 @@ def translate(text: str, schema: str) -> str:
 
 
 def migrations() -> tuple[Migration, ...]:
-    """The schema's history, oldest first."""
+    """The migrations of the PostgreSQL store, oldest first."""
     return statements.migrations(PACKAGE)

@@ -1,12 +1,12 @@
-"""Writes groups: each in one transaction, and knows what came of it.
+"""Writes groups, each in one transaction with a known outcome, and heartbeats.
 
-A group that met another one in a circle, or waited too long for a row, is tried again. An error that no guard foresaw
-is one member's fault: the group is rolled back and its halves are tried by themselves, until the member stands alone. A
-connection that is lost before the COMMIT was sent has changed nothing, and the group goes through another one. Lost
-at the COMMIT, the outcome is settled by the group's id: `void_commit` waits for the old transaction, if it is still
-under way, and either finds what it wrote or makes sure that it never will be there.
+A group that deadlocked, or waited too long for a row, is retried. An error that no guard covers is caused by one
+member: the group is rolled back and bisected until that member is alone. A connection that is lost before the COMMIT
+was sent has changed nothing, and the group is written on another one. If it is lost at the COMMIT, the outcome is
+settled by the group's id: `void_commit` waits for the old transaction, if it still runs, and either finds its commit or
+makes sure that it can never commit.
 
-Heartbeats, on a connection of their own: they do not wait behind groups (W1-W5).
+Heartbeats have a connection of their own, so that they do not wait behind groups (W1-W5).
 """
 
 import threading
@@ -44,72 +44,74 @@ NO_FUNCTION: Final = "42883"
 RELAXED: Final = "relaxed"
 LOCK_TIMEOUT: Final = "2s"
 IDLE_TIMEOUT: Final = "3s"
-"""How long a group may say nothing to the server in the middle of its transaction."""
+"""How long the transaction of a group may be idle."""
 MOST_RELATIVES: Final = 500
 MOST_UNKNOWN: Final = 3
-"""Times in a row that a group may lose its connection at the COMMIT."""
+"""Consecutive losses of the connection at the COMMIT of one group."""
 
 
 class NotCommitted(Exception):
-    """A connection was lost at the COMMIT, and it has been found out that nothing is on disk."""
+    """A connection was lost at the COMMIT, and the group is known not to be on disk."""
 
 
 class PostgresWriter:
-    """Used from one thread at a time."""
+    """Writes groups. Used from one thread at a time."""
 
     def __init__(self, address: Address, clock: ServerClock, *, durability: str = "full") -> None:
         self._address = address
         self._clock = clock
         self._sql = statements_of(address.schema)
-        self._insisting = RetryingConnection(address)
+        self._connection = RetryingConnection(address)
         self._begin_group: BoundStatement = (self._sql.begin_group, LOCK_TIMEOUT, IDLE_TIMEOUT)
         if durability == RELAXED:
             self._begin_group = (self._sql.begin_relaxed, LOCK_TIMEOUT, IDLE_TIMEOUT)
-        self._news: BoundStatement | None = None
+        self._notification: BoundStatement | None = None
         self._part = 0
         self._numbers = InstanceNumbers()
         self._is_mistaken = False
         self._has_function = True
-        """Where the function was not made, which is found out by the first group, each answer is waited for."""
+        """False after the first group found no batch function: each statement is then a round trip."""
         self._in_doubt: dict[CommitId, int] = {}
 
     def stop(self) -> None:
-        """Whoever waits for the next try gives up. May be called from another thread."""
-        self._insisting.stop()
+        """Stop retrying. May be called from another thread."""
+        self._connection.stop()
 
     def close(self) -> None:
-        """End the connection, which nobody uses any more."""
-        self._insisting.close()
+        """Close the connection, which is not in use."""
+        self._connection.close()
 
     def write(self, commit_id: CommitId, members: Sequence[Member], sender: str | None = None) -> list[Outcome]:
-        """Write a group. When it returns, what was applied is on disk. Others are told with the commit, by `sender`."""
+        """Write a group. Applied members are on disk when it returns. The commit notifies others as `sender`."""
         self._part = 0
         self._is_mistaken = False
-        is_news = sender is not None and any(member.notifies for member in members)
-        self._news = (self._sql.notify, self._address.channel, sender) if is_news else None
+        notifies = sender is not None and any(member.notifies for member in members)
+        self._notification = (self._sql.notify, self._address.channel, sender) if notifies else None
         order = apply_order(members)
         ordered = self._write(commit_id, [members[at] for at in order], is_whole=True)
         outcomes = dict(zip(order, ordered, strict=True))
         return [outcomes[at] for at in range(len(members))]
 
     def was_committed(self, commit_id: CommitId) -> bool:
-        """Whether anything of a group is on disk; what is still under way is waited for."""
+        """Whether any part of a group is on disk. Waits for a transaction of it that still runs."""
         part = self._in_doubt.get(commit_id)
         if part is not None:
             self._settle(commit_id, part)
-        [rows] = self._insisting.run(lambda connection: run_pipelined(connection, (self._sql.find_commit, commit_id)))
+        [rows] = self._connection.run(lambda connection: run_pipelined(connection, (self._sql.find_commit, commit_id)))
         return bool(rows)
 
     def _write(self, commit_id: CommitId, members: Sequence[Member], *, is_whole: bool) -> list[Outcome]:
         try:
             for _ in range(MOST_UNKNOWN):
                 try:
-                    return self._insisting.run(lambda connection: self._group(connection, commit_id, members, is_whole))
+                    return self._connection.run(
+                        lambda connection: self._group(connection, commit_id, members, is_whole)
+                    )
                 except NotCommitted:
-                    continue  # that is certain now, so the group may be written again
+                    continue  # nothing was committed, so the group may be written again
         except StoreError:
             raise
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is told to the member that caused it
+        except Exception as error:  # noqa: BLE001 - it becomes the outcome of the member that caused it
             if len(members) == 1:
                 return [Failed(error=error)]
             middle = len(members) // 2
@@ -120,7 +122,7 @@ class PostgresWriter:
     def _group(
         self, connection: PostgresConnection, commit_id: CommitId, members: Sequence[Member], is_whole: bool
     ) -> list[Outcome]:
-        """One transaction. Each has a number of its own under the group's id: any of them says "on disk"."""
+        """One transaction. Each part of a bisected group has its own number under the group's id."""
         if is_whole and self._has_function and not self._is_mistaken and is_eligible(members):
             try:
                 return self._write_optimistically(connection, commit_id, members)
@@ -129,7 +131,7 @@ class PostgresWriter:
                     raise
                 self._is_mistaken = True
                 self._has_function &= not isinstance(error, psycopg.errors.UndefinedFunction)
-                self._part -= 1  # the server has refused it, so its number is free
+                self._part -= 1  # the server has rolled it back, so its number is free
                 connection.execute("ROLLBACK")
         part = self._part
         self._part = self._part + 1
@@ -145,7 +147,7 @@ class PostgresWriter:
     def _write_optimistically(
         self, connection: PostgresConnection, commit_id: CommitId, members: Sequence[Member]
     ) -> list[Outcome]:
-        """The same in one round trip, if everything goes as it nearly always does."""
+        """The same in one round trip, assuming that every guard holds."""
         part = self._part
         self._part = self._part + 1
         sql, named, now_ms = self._sql, lock_set_of(members), self._clock.now_ms()
@@ -161,7 +163,9 @@ class PostgresWriter:
         outcomes = apply_members(transaction, members)
         if self._clock.marks_every_group:
             transaction.execute(sql.advance_clock, now_ms, self._clock.slack_ms)
-        last: list[BoundStatement] = [(sql.server_time,)] if self._news is None else [(sql.server_time,), self._news]
+        last: list[BoundStatement] = (
+            [(sql.server_time,)] if self._notification is None else [(sql.server_time,), self._notification]
+        )
         self._settled(connection, commit_id, part, lambda: transaction.commit(*last))
         if transaction.last:
             self._clock.read(*transaction.last[0][0])
@@ -170,7 +174,7 @@ class PostgresWriter:
     def _begin(
         self, connection: PostgresConnection, commit_id: CommitId, part: int, members: Sequence[Member], is_whole: bool
     ) -> PostgresTransaction | None:
-        """Begin, and lock what the group names, in one round trip if that is known. None: the id was used before."""
+        """Begin, and lock the rows that the group names, in one round trip if they are known. None: the id is taken."""
         sql, named = self._sql, lock_set_of(members)
         asked: list[BoundStatement] = [
             BEGIN,
@@ -203,23 +207,23 @@ class PostgresWriter:
         return PostgresTransaction(connection, sql, now_ms)
 
     def _commit(self, connection: PostgresConnection) -> None:
-        if self._news is None:
+        if self._notification is None:
             connection.execute("COMMIT")
         else:
-            run_pipelined(connection, self._news, ("COMMIT",))
+            run_pipelined(connection, self._notification, ("COMMIT",))
 
     def _settled(
         self, connection: PostgresConnection, commit_id: CommitId, part: int, commit: Callable[[], None]
     ) -> None:
-        """Commit, and know what came of it."""
+        """Commit, and settle an unknown outcome."""
         self._in_doubt[commit_id] = part
         try:
             commit()
         except (psycopg.Error, OSError) as error:
             if not connection.closed and classify_error(error) is not ErrorClass.CONNECTION_LOST:
-                del self._in_doubt[commit_id]  # the server has refused it
+                del self._in_doubt[commit_id]  # the server has rejected it
                 raise
-            self._insisting.lost(error)
+            self._connection.lost(error)
             if not self._settle(commit_id, part):
                 raise NotCommitted from error
         except BaseException:
@@ -229,7 +233,7 @@ class PostgresWriter:
             del self._in_doubt[commit_id]
 
     def _settle(self, commit_id: CommitId, part: int) -> bool:
-        """Find out what came of a commit: it is on disk, or it never will be."""
+        """Whether a commit is on disk. If it is not, it never will be."""
         sql = self._sql
         asked: tuple[BoundStatement, ...] = (
             BEGIN,
@@ -238,7 +242,7 @@ class PostgresWriter:
             (sql.find_part, commit_id, part),
             ("COMMIT",),
         )
-        *_, rows, _ = self._insisting.run(lambda connection: run_pipelined(connection, *asked))
+        *_, rows, _ = self._connection.run(lambda connection: run_pipelined(connection, *asked))
         del self._in_doubt[commit_id]
         return bool(rows)
 
@@ -246,35 +250,35 @@ class PostgresWriter:
 HEARTBEAT_LOCK_TIMEOUT: Final = "1s"
 IDLE_MS: Final = 2_000
 IDLE_PARTS: Final = 2
-"""A heartbeat that stops in the middle must not keep others from ending its lease: it has so long at most, and no more
-than that part of its lease, which is over before the lease itself."""
+"""A heartbeat that stops in the middle must not prevent others from ending its lease: its transaction may be idle for
+this time at most, and no longer than this part of its lease."""
 
 
 class HeartbeatWriter:
-    """Judges heartbeats and records leases. One at a time; a thread that was given up may still be at it."""
+    """Judges heartbeats and records leases, one at a time: an abandoned heartbeat thread may still run."""
 
     def __init__(self, address: Address, clock: ServerClock) -> None:
         self._address = address
         self._clock = clock
         self._sql = statements_of(address.schema)
-        self._insisting = RetryingConnection(address, losses=2)
+        self._connection = RetryingConnection(address, losses=2)
         self._one_beat = threading.Lock()
 
     def stop(self) -> None:
-        """Whoever waits for the next try gives up. May be called from another thread."""
-        self._insisting.stop()
+        """Stop retrying. May be called from another thread."""
+        self._connection.stop()
 
     def close(self) -> None:
-        """End the connection, which nobody uses any more."""
+        """Close the connection, which is not in use."""
         with self._one_beat:
-            self._insisting.close()
+            self._connection.close()
 
     def heartbeat(self, beat: Heartbeat, registration: Registration) -> HeartbeatReply:
-        """One heartbeat. It is sent again where nothing of it can have been kept, and never where its reply was lost:
-        the sender has to know that, or it takes the next token for somebody else's (W4, W9).
+        """One heartbeat. It is retried if nothing of it can have been committed, and never after a lost reply: the
+        worker would take its own next token for that of another one (W4, W9).
         """
         with self._one_beat:
-            return self._insisting.run(lambda connection: self._beat(connection, beat, registration))
+            return self._connection.run(lambda connection: self._beat(connection, beat, registration))
 
     def _beat(self, connection: PostgresConnection, beat: Heartbeat, registration: Registration) -> HeartbeatReply:
         sql, idle_ms = self._sql, _idle_ms(beat)
@@ -283,7 +287,7 @@ class HeartbeatWriter:
             BEGIN,
             (sql.begin_group, HEARTBEAT_LOCK_TIMEOUT, f"{idle_ms}ms"),
             (sql.read_worker, beat.key),
-            (sql.server_time,),  # when the row is ours: whoever waited for it must not judge by an older time
+            (sql.server_time,),  # read after the row is locked: a wait for the lock must not make it old
         )
         transaction = PostgresTransaction(connection, sql, self._clock.read(server_ms, mark_ms))
         reply = apply_worker_heartbeat(transaction, beat, registration)
@@ -291,13 +295,13 @@ class HeartbeatWriter:
             run_pipelined(connection, (sql.advance_clock, transaction.now_ms, self._clock.slack_ms), ("COMMIT",))
         except (psycopg.Error, OSError) as error:
             if not connection.closed and classify_error(error) is not ErrorClass.CONNECTION_LOST:
-                raise  # the server has refused it
-            self._insisting.lost(error)
+                raise  # the server has rejected it
+            self._connection.lost(error)
             trouble = " ".join(str(error).split())
             raise ReplyLost(f"{self._address} was lost at the commit of a heartbeat: {trouble}") from error
         return reply
 
 
 def _idle_ms(beat: Heartbeat) -> int:
-    """A lease that is not asked for, or makes no sense, is judged later. Zero would mean for ever."""
+    """A missing or invalid lease is judged later. Zero would mean no timeout."""
     return min(IDLE_MS, max(beat.lease_ms or 0, SHORTEST_LEASE_MS) // IDLE_PARTS)

@@ -1,1 +1,1 @@
-"""What stores with tables in a relational database share: how members change the tables, and how they are read."""
+"""The shared part of stores over a relational database: how members change the tables, and how they are read."""

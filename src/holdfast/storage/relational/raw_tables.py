@@ -1,6 +1,6 @@
-"""The raw tables for an audit: one snapshot, read through a connection that cannot write. Each database makes its own.
+"""The raw tables for an audit: one snapshot, read through a connection that cannot write. Each database has its own.
 
-Rows come as they are. A row that does not even have the types of its columns comes as `Unreadable`, so that an audit
+Rows are returned as they are. A row whose values do not have the types of its columns is `Unreadable`, so that an audit
 reports it and continues.
 """
 
@@ -15,7 +15,7 @@ from holdfast.storage.relational.statements import ColumnLists, Statements
 from holdfast.storage.relational.transaction import Row
 
 LONGEST_PART: Final = 40
-"""Characters of a column that a report quotes of a row that cannot be read."""
+"""The characters of each column that a report quotes of an unreadable row."""
 _PLACE: Final = re.compile(r"`\$\[(\d+)\]`")
 
 
@@ -49,7 +49,7 @@ class RawInstance(Raw, frozen=True):
 
 
 class RawChild(Raw, frozen=True):
-    """A row of `instances`, as its parent knows it."""
+    """A row of `instances` that has a parent."""
 
     parent: int
     parent_execution: int
@@ -132,7 +132,7 @@ class RawClosing(Raw, frozen=True):
 
 
 class Unreadable(msgspec.Struct, frozen=True):
-    """A row whose columns do not hold what they should. `number`: of its instance, where that can be read."""
+    """A row whose columns have values of other types. `number` is that of its instance, if it can be read."""
 
     table: str
     number: int | None
@@ -150,7 +150,7 @@ RAW_COLUMNS: Final[ColumnLists] = {
 
 
 class RawTables(ABC):
-    """A store's tables at one moment. Close it when done.
+    """A store's tables in one snapshot. Close it when done.
 
     Tables are streamed in the order of instance numbers, so that an audit needs one pass over each and the memory of
     one execution of one instance. Large payloads are read one at a time.
@@ -164,27 +164,27 @@ class RawTables(ABC):
 
     @abstractmethod
     def damage(self) -> list[str]:
-        """What the database itself finds wrong with its files; nothing if they are sound."""
+        """The findings of the database's own check of its files; empty if they are sound."""
 
     @abstractmethod
     def are_there(self) -> bool:
-        """Whether there are tables at all: a process may have died before it made them."""
+        """Whether the tables exist: a process may have died before it created them."""
 
     @abstractmethod
     def _rows(self, statement: str, *bindings: Any) -> list[Row]:
-        """The rows of a statement that gives few."""
+        """The rows of a statement that returns few."""
 
     @abstractmethod
     def _stream(self, statement: str, table: str) -> Iterator[Row | Unreadable]:
-        """The rows of a statement without parameters, of which few are in memory at a time."""
+        """The rows of a statement without parameters, streamed."""
 
     def count(self) -> int:
-        """How many instances there are."""
+        """The number of instances."""
         [[count]] = self._rows(self.sql.audit_count)
         return int(count)
 
     def instances(self) -> Iterator[RawInstance | Unreadable]:
-        """All of them, oldest first."""
+        """All instances, oldest first."""
         return self._read("instances", RawInstance, self.sql.audit_instances)
 
     def turns(self) -> Iterator[RawTurn | Unreadable]:
@@ -216,12 +216,12 @@ class RawTables(ABC):
         return bytes(rows[0][0]) if rows else None
 
     def flow(self, digest: str) -> bytes | None:
-        """The definition of a flow that is kept under this hash."""
+        """The definition of a flow that is saved under this hash."""
         rows = self._rows(self.sql.read_flow, digest)
         return bytes(rows[0][0]) if rows else None
 
     def id_of(self, number: int) -> str | None:
-        """The id of an instance; None if there is no such instance. An id that cannot be read is its number."""
+        """The id of an instance; None if there is none. For an unreadable id, its number."""
         try:
             rows = self._rows(self.sql.audit_id, number)
         except UnicodeDecodeError:
@@ -232,7 +232,7 @@ class RawTables(ABC):
         return self._read("workers", RawWorker, self.sql.audit_workers)
 
     def shared_ids(self) -> Iterator[tuple[str, int, int]]:
-        """Ids that do not mean one instance, the newest: how many are current, and the newest one's number."""
+        """Ids whose newest instance is not the only current one: how many are current, and the newest number."""
         for row in self._stream(self.sql.audit_ids, "instances"):
             if not isinstance(row, Unreadable):
                 yield str(row[0]), row[1], row[2]

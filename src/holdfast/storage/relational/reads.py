@@ -1,4 +1,4 @@
-"""The reads of a store that keeps its tables in a relational database. How a statement is run is up to the database."""
+"""The reads of a store over a relational database. Each database runs the statements in its own way."""
 
 import json
 from abc import ABC, abstractmethod
@@ -38,9 +38,9 @@ from holdfast.storage.relational.statements import Statements
 from holdfast.storage.relational.transaction import Row
 
 BoundStatement: TypeAlias = tuple[Any, ...]
-"""A statement and what it is asked with."""
+"""A statement with its values."""
 SET_ASIDE: Final = f'"{EventSetAside.__struct_config__.tag}"'.encode()
-"""What the stored events of a turn contain if it set an event aside."""
+"""Occurs in the stored events of a turn that set an event aside."""
 
 
 class RelationalReads(ABC):
@@ -58,7 +58,7 @@ class RelationalReads(ABC):
 
     @abstractmethod
     async def _read_all(self, *asked: BoundStatement) -> list[list[Row]]:
-        """The rows of several statements, in their order; where it costs something to ask, they are asked together."""
+        """The rows of several statements, in their order. Over a network they are one round trip."""
 
     async def find_instance(self, instance_id: InstanceId) -> InstanceRecord | None:
         rows = await self._read(self.sql.find_instance, instance_id)

@@ -24,26 +24,26 @@ _STATE_OF_INSTANCE: Final = INSTANCE_COLUMNS.index("state")
 _STATE_OF_ATTEMPT: Final = ATTEMPT_COLUMNS.index("state")
 _KEY_COLUMNS: Final = len(AttemptKey.__struct_fields__)
 
-Word = TypeVar("Word", bound=StrEnum)
+State = TypeVar("State", bound=StrEnum)
 
 
-def word_of(kind: type[Word], stored: object) -> Word:
-    """A state. One that is none, in a damaged row, stays as it is, so that it can be shown; `verify` reports it."""
+def state_of(kind: type[State], stored: object) -> State:
+    """A state. An invalid value in a damaged row is returned as it is, so that it can be shown; `verify` reports it."""
     try:
         return kind(cast("str", stored))
     except ValueError:
-        return cast("Word", str(stored))
+        return cast("State", str(stored))
 
 
 def instance_of(row: Row) -> InstanceRecord:
     values = list(row)
-    values[_STATE_OF_INSTANCE] = word_of(InstanceState, row[_STATE_OF_INSTANCE])
+    values[_STATE_OF_INSTANCE] = state_of(InstanceState, row[_STATE_OF_INSTANCE])
     return InstanceRecord(*values)
 
 
 def attempt_of(row: Row) -> AttemptRecord:
     values = list(row)
-    values[_STATE_OF_ATTEMPT] = word_of(AttemptState, row[_STATE_OF_ATTEMPT])
+    values[_STATE_OF_ATTEMPT] = state_of(AttemptState, row[_STATE_OF_ATTEMPT])
     return AttemptRecord(AttemptKey(*values[:_KEY_COLUMNS]), *values[_KEY_COLUMNS:])
 
 
@@ -61,8 +61,8 @@ def relatives_of(parents: list[Row], counts: list[Row]) -> ParentAndChildren:
     parent = None
     for above, number, execution, child in parents:
         parent = Parent(id=above, number=number, execution=execution, child=child)
-    return ParentAndChildren(parent=parent, children={word_of(InstanceState, state): count for state, count in counts})
+    return ParentAndChildren(parent=parent, children={state_of(InstanceState, state): count for state, count in counts})
 
 
 def update_of(row: Row) -> UpdateRow:
-    return UpdateRow(id=row[0], state=word_of(UpdateState, row[1]), answer=row[2])
+    return UpdateRow(id=row[0], state=state_of(UpdateState, row[1]), answer=row[2])

@@ -1,4 +1,4 @@
-"""What members need of a database to be applied: one write transaction with its time and its statements."""
+"""The write transaction in which members are applied, with its time and its statements."""
 
 from typing import Any, Protocol
 
@@ -8,7 +8,7 @@ Row = tuple[Any, ...]
 
 
 class ConcurrentChange(Exception):
-    """Another transaction changed a row between two looks at it. Nothing is wrong; the group has to be tried again."""
+    """Another transaction changed a row between two reads of it: the group has to be retried."""
 
 
 class Transaction(Protocol):
@@ -16,7 +16,7 @@ class Transaction(Protocol):
 
     @property
     def now_ms(self) -> int:
-        """The store's time, which stands still within a group."""
+        """The store's time, the same for all members of a group."""
         ...
 
     @property
@@ -26,25 +26,25 @@ class Transaction(Protocol):
 
     @property
     def reads_are_cheap(self) -> bool:
-        """Whether a look costs less than a change that meets nothing."""
+        """Whether a read costs less than a statement that changes no row."""
         ...
 
     def update(self, statement: str, *bindings: Any) -> int:
-        """Run a statement that changes rows; the answer is how many."""
+        """Run a statement that changes rows. Returns their number."""
         ...
 
     def execute(self, statement: str, *bindings: Any) -> None:
-        """Run a statement that changes rows, of which nobody needs to know how many."""
+        """Run a statement that changes rows, whose number does not matter."""
         ...
 
     def exists(self, statement: str, *bindings: Any) -> bool:
-        """Whether a look finds its row."""
+        """Whether a read finds its row."""
         ...
 
     def insert_instance(self, statement: str, *bindings: Any) -> int | None:
-        """Insert an instance; the answer is its number, or None if its id is taken."""
+        """Insert an instance. Returns its number, or None if its id is taken."""
         ...
 
     def fetch(self, statement: str, *bindings: Any) -> list[Row]:
-        """Run a statement that gives rows."""
+        """Run a statement that returns rows."""
         ...

@@ -1,11 +1,7 @@
-"""Opening a SQLite file: the library's version, file mode, pragmas, and the schema's migrations.
+"""Opening a SQLite file: the library's version, file mode, pragmas, migrations; and its raw tables for an audit.
 
-Fails closed: a file that is damaged, read-only, of a release too new or not a database is refused with a sentence, and
-nothing in it is changed.
-
-The raw tables of a SQLite file for an audit.
-
-The statements and migrations of the SQLite store.
+A file that is damaged, read-only, of a newer release or not a database of Holdfast is refused with a message that names
+the reason, and nothing in it is changed.
 """
 
 import os
@@ -38,7 +34,7 @@ def migrations() -> tuple[Migration, ...]:
 
 
 class SqliteCursor(Protocol):
-    """Runs statements, and is run again and again: making one costs more than a statement."""
+    """Runs statements. It is reused: making one costs more than a statement."""
 
     def execute(self, statements: str, bindings: tuple[Any, ...] | None = None, /) -> "SqliteCursor": ...
     def fetchall(self) -> list[Row]: ...
@@ -61,19 +57,19 @@ class SqliteConnection(Protocol):
 OLDEST_SQLITE: Final = (3, 51, 3)
 """Versions before this one can corrupt a database when two connections reset the WAL at once."""
 APPLICATION_ID: Final = 0x486F6C64
-"""Marks the file as Holdfast's ("Hold"), so that somebody else's database is never migrated."""
+"""Marks the file as Holdfast's ("Hold"), so that a database of another program is never migrated."""
 FILE_MODE: Final = 0o600
 STATEMENT_CACHE: Final = 200
 SYNCHRONOUS: Final = {"full": "FULL", "relaxed": "NORMAL", "none": "OFF"}
-"""What a power cut takes: nothing that was committed; the newest commits; the whole file, which nobody needs then."""
+"""A power cut loses nothing that was committed; the newest commits; or the whole file, which is temporary."""
 HISTORY: Final = "CREATE TABLE IF NOT EXISTS migrations (number INTEGER PRIMARY KEY, oldest INTEGER NOT NULL)"
-"""What was done to the file, and with it the oldest release that still works with that."""
+"""The migrations of the file, each with the oldest release that works with it."""
 BUSY_TIMEOUT_MS: Final = 60_000
-"""Only a foreign program can make us wait here: our own processes queue on a lock of their own."""
+"""Only another program can hold SQLite's own lock: processes of Holdfast queue on `WriteLock`."""
 
 
 def check_library() -> None:
-    """Refuse a SQLite that is known to lose data."""
+    """Raise `StoreError` for a SQLite that is known to lose data."""
     found = tuple(int(part) for part in apsw.sqlite_lib_version().split("."))
     if found < OLDEST_SQLITE:
         raise StoreError(
@@ -83,7 +79,7 @@ def check_library() -> None:
 
 
 def open_writer(path: Path, *, durability: str) -> SqliteConnection:
-    """A connection that writes. Creates the file if it is not there."""
+    """A connection that writes. Creates the file if it is missing."""
     check_library()
     create(path)
     try:
@@ -95,7 +91,7 @@ def open_writer(path: Path, *, durability: str) -> SqliteConnection:
 
 
 def open_reader(path: Path) -> SqliteConnection:
-    """A connection that sees committed data and can change none."""
+    """A connection that reads committed data and cannot write."""
     try:
         connection = _connect(path, apsw.SQLITE_OPEN_READWRITE)
         connection.execute("PRAGMA query_only = ON")
@@ -105,9 +101,9 @@ def open_reader(path: Path) -> SqliteConnection:
 
 
 def open_read_only(path: Path, *, may_be_empty: bool = False) -> SqliteConnection:
-    """A connection to a store that is there, of this release, and that neither creates nor changes anything.
+    """A connection to an existing store of this release that creates and changes nothing.
 
-    A process that died between making the file and its tables leaves one that is empty.
+    A process that died between creating the file and its tables leaves an empty one, allowed with `may_be_empty`.
     """
     check_library()
     if not path.is_file():
@@ -126,13 +122,13 @@ def open_read_only(path: Path, *, may_be_empty: bool = False) -> SqliteConnectio
 
 
 def is_current(connection: SqliteConnection, path: Path) -> bool:
-    """Whether the schema has everything that this release knows; it may have more."""
+    """Whether the schema has all migrations of this release; it may have more."""
     version, newest = _check_schema(connection, path)
     return version >= newest
 
 
 def migrate(connection: SqliteConnection, path: Path) -> None:
-    """Bring the schema up to this release. The caller holds the write lock."""
+    """Run the missing migrations. The caller holds the write lock."""
     version, _ = _check_schema(connection, path)
     for migration in migrations():
         if migration.number > version:
@@ -165,9 +161,8 @@ def _configure(connection: SqliteConnection, durability: str) -> None:
 
 
 def create(path: Path) -> None:
-    """Make the file if it is not there, readable by its owner only. One that is there is only looked at:
-
-    opening and closing it here would drop the locks that SQLite holds on it for this process.
+    """Create the file if it is missing, readable by its owner only. An existing file is checked without opening it:
+    closing it here would drop the locks that SQLite holds on it for this process.
     """
     try:
         os.close(os.open(path.resolve(), os.O_RDWR | os.O_CREAT | os.O_EXCL, FILE_MODE))  # a link may name a new file
@@ -175,7 +170,7 @@ def create(path: Path) -> None:
         _check_existing(path)
     except FileNotFoundError as error:
         raise StoreError(
-            f"there is no folder {path.parent} for the store {path.name}; make it, or mend the path"
+            f"there is no folder {path.parent} for the store {path.name}; make it, or correct the path"
         ) from error
     except OSError as error:
         raise StoreError(f"{path} cannot be opened for writing: {error.strerror}") from error
@@ -189,7 +184,7 @@ def _check_existing(path: Path) -> None:
 
 
 def _check_schema(connection: SqliteConnection, path: Path) -> tuple[int, int]:
-    """The schema's number and the newest one known. What this release is too old for, or is no store, is refused."""
+    """The number of the schema and of the newest migration. Raises for a file of a newer release or another program."""
     newest = migrations()[-1].number
     version = _pragma(connection, "user_version")
     mark = _pragma(connection, "application_id")
@@ -201,7 +196,7 @@ def _check_schema(connection: SqliteConnection, path: Path) -> tuple[int, int]:
 
 
 def _oldest_release(connection: SqliteConnection, version: int) -> int:
-    """The oldest release that works with the schema. Where that is not written down, only the one that made it."""
+    """The oldest release that works with the schema; without a record of it, the one that made the schema."""
     if not connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'migrations'").fetchall():
         return version
     [(newest, oldest)] = connection.execute("SELECT max(number), max(oldest) FROM migrations").fetchall()
@@ -218,7 +213,7 @@ def _has_tables(connection: SqliteConnection) -> bool:
 
 
 class SqliteTables(RawTables):
-    """The tables of one file, at one moment."""
+    """The tables of one file, in one snapshot."""
 
     def __init__(self, path: Path) -> None:
         self.sql = statements()
@@ -230,7 +225,7 @@ class SqliteTables(RawTables):
         self._connection.close()
 
     def damage(self) -> list[str]:
-        """What SQLite itself finds wrong with the file; nothing if it is sound."""
+        """The findings of SQLite's own check of the file; empty if it is sound."""
         try:
             found = [str(row[0]) for row in self._connection.execute("PRAGMA integrity_check").fetchall()]
         except apsw.Error as error:
@@ -256,7 +251,7 @@ class SqliteTables(RawTables):
                     for last in cursor:
                         yield last
                     is_open = False
-                except UnicodeDecodeError as error:  # SQLite takes any bytes as a text; the cursor is at the next row
+                except UnicodeDecodeError as error:  # SQLite stores any bytes as text; the cursor is at the next row
                     yield Unreadable(table=table, number=None, row=f"behind {last[0]}", reason=str(error))
         except apsw.Error as error:
             raise StoreError(f"{self._path} cannot be read: {error}") from error

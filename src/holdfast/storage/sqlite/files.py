@@ -28,7 +28,7 @@ from holdfast.fork import generation
 logger = logging.getLogger("holdfast")
 
 PENDING_BYTE: Final = 0x40000000
-"""Of the database: who locks it exclusively keeps new connections out. The numbers are part of SQLite's file format."""
+"""Of the database: an exclusive lock on it blocks new connections. The numbers are part of SQLite's file format."""
 SHARED_FIRST: Final = PENDING_BYTE + 2
 SHARED_SIZE: Final = 510
 """Of the database: every connection has a shared lock on these; the last one to close locks them exclusively."""
@@ -59,7 +59,7 @@ class FileGuard:
         self.users = 0
         self.is_held = False
         self.is_lost = False
-        """The files that it was made for are not at their paths any more."""
+        """The files that it was made for are no longer at their paths."""
         self.is_shared = False
         """A second SQLite library of this process has opened the database."""
         self._database = os.open(path, os.O_RDWR | os.O_CLOEXEC)
@@ -74,7 +74,7 @@ class FileGuard:
         )
 
     def release(self) -> None:
-        """Let the last connection of this process delete the WAL, which it does if no other process has it open."""
+        """Allow the last connection of this process to delete the WAL, if no other process has it open."""
         if self._memory >= 0:
             _lock(self._database, fcntl.F_UNLCK, SHARED_FIRST, SHARED_SIZE)
             _lock(self._memory, fcntl.F_UNLCK, DEAD_MAN_SWITCH, 1)
@@ -87,7 +87,7 @@ class FileGuard:
 
     @contextmanager
     def without_newcomers(self) -> Generator[bool]:
-        """While this lasts no connection can be opened, by whichever process. False: that cannot be had."""
+        """Prevent every process from opening a connection inside the block. Yields False if that is not possible."""
         is_locked = _lock(self._database, fcntl.F_WRLCK, PENDING_BYTE, 1)
         try:
             yield is_locked
@@ -96,7 +96,7 @@ class FileGuard:
                 _lock(self._database, fcntl.F_UNLCK, PENDING_BYTE, 1)
 
     def is_alone(self) -> bool:
-        """Whether no other process has the database open. While there are no newcomers, that stays so."""
+        """Whether no other process has the database open. It stays so inside `without_newcomers`."""
         if not _lock(self._database, fcntl.F_UNLCK, SHARED_FIRST, SHARED_SIZE):
             return False
         asked = struct.pack(FLOCK, fcntl.F_WRLCK, os.SEEK_SET, SHARED_FIRST, SHARED_SIZE, 0)
@@ -122,7 +122,7 @@ class StoreFiles:
         self._condition = Condition(0, 0)
         self._detecting = threading.Lock()
         self.failure = ""
-        """How the files were lost, once they were."""
+        """The message of the loss of a file; empty while there is none."""
         _watch_second_libraries()
         with _guards_lock:
             try:
@@ -136,7 +136,7 @@ class StoreFiles:
             self._guard = _guards[self._key] = guard
 
     def hold(self) -> None:
-        """From here on the files must stay what they are. A connection to the tables is open."""
+        """Begin to guard and compare the files. A connection to the tables is open."""
         try:
             with _guards_lock:
                 self._guard.hold(self._memory)
@@ -150,7 +150,7 @@ class StoreFiles:
     def close(self, close_connection: Callable[[], None]) -> None:
         """Close the store's last connection, and with the last one of the process the guard.
 
-        All stores of the process wait meanwhile, so `close_connection` must not wait for other processes.
+        All stores of the process are blocked during the call, so `close_connection` must not wait for other processes.
         """
         with _guards_lock:
             guard = self._guard
@@ -165,9 +165,9 @@ class StoreFiles:
                     guard.close()
 
     def check(self, save: Callable[[], bool]) -> None:
-        """Raise `StoreReplaced` if a file is not at its path any more: ahead of a write, and before it is acknowledged.
+        """Raise `StoreReplaced` if a file is not at its path: before a write, and before it is acknowledged.
 
-        `save` copies the WAL into the database, where that can still be done; the answer is whether all of it was.
+        `save` copies the WAL into the database, if that is still possible, and returns whether all of it was copied.
         """
         if not self._identities:
             return
@@ -177,7 +177,7 @@ class StoreFiles:
         self._condition = _condition(found)
 
     def are_in_place(self) -> bool:
-        """Whether the files at their paths are those that were opened, and have always been. Needs no lock."""
+        """Whether the files at their paths are those that were opened, and always were. Needs no lock."""
         return not self._identities or (self._find() is not None and not self.failure)
 
     def _find(self) -> os.stat_result | None:
@@ -196,7 +196,7 @@ class StoreFiles:
         return found if is_same else None
 
     def note(self) -> None:
-        """The database was changed by this process."""
+        """Record the condition of the database after this process has changed it."""
         with suppress(OSError):
             self._condition = _condition(Path(self._database).stat())
 
@@ -236,7 +236,7 @@ class StoreFiles:
             return is_locked and self._guard.is_held and is_same and self._has_no_other_wal() and save()
 
     def _has_no_other_wal(self) -> bool:
-        """An empty one was made by a program that has read the database. If that is gone, nothing depends on it."""
+        """An empty WAL was made by a program that has read the database. Once that is closed, nothing depends on it."""
         try:
             size = Path(self._wal).stat().st_size
         except FileNotFoundError:

@@ -1,9 +1,8 @@
-"""Wake-ups between the processes that share a SQLite file: a datagram socket for each, in a folder beside it.
+"""Notifications between the processes that share a SQLite file: a datagram socket for each, in a folder beside it.
 
-A wake-up says only "look"; what there is to see is in the store. So one that is lost costs a moment (workers look
-by themselves now and then), and one too many costs a look. Therefore `notify` never raises: when it cannot send (no
-descriptor is free), the others find the commit at their next look. A folder or socket that was removed is made again by
-the next `notify`.
+A notification carries no data: the receiver polls the store. A lost one delays the receiver until its next poll, and an
+unnecessary one costs a poll. So `notify` never raises: if it cannot send (no descriptor is free), the others find the
+commit at their next poll. A folder or socket that was removed is created again by the next `notify`.
 """
 
 import asyncio
@@ -21,12 +20,12 @@ FOLDER_MODE: Final = 0o700
 DATAGRAM: Final = b"!"
 MOST_DATAGRAMS: Final = 64
 SETTLING_SECONDS: Final = 2.0
-"""So long after the folder's time of change was first seen, it can have changed again without showing another time: the
-clocks of file systems tick, most of them every few milliseconds, some every second."""
+"""How long after a new modification time the folder may change again with the same time: file systems store times with
+a resolution of a few milliseconds, some of a second."""
 
 
 class SocketNotifier:
-    """Sends to all others and hears from them. Sockets of processes that died are cleared away."""
+    """Sends to all other processes and receives from them. Sockets of processes that died are deleted."""
 
     def __init__(self, store: Path, name: str, heard: Callable[[], None]) -> None:
         self._folder = store.with_name(store.name + "-wake")
@@ -40,7 +39,7 @@ class SocketNotifier:
         self._is_failing = False
 
     def open(self) -> None:
-        """Begin to listen."""
+        """Create the socket and start to listen."""
         self._folder.mkdir(mode=FOLDER_MODE, exist_ok=True)
         descriptor = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         own = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -56,7 +55,7 @@ class SocketNotifier:
         asyncio.get_running_loop().add_reader(own.fileno(), self._read)
 
     def _reopen(self) -> None:
-        """The folder or the socket in it was removed. Both are made again; the old ones are closed then."""
+        """The folder or the socket in it was removed: create both again, then close the old ones."""
         old, descriptor = self._socket, self._descriptor
         self.open()
         logger.warning("the socket %s was removed, and was made again", self._folder / self._name)
@@ -66,7 +65,7 @@ class SocketNotifier:
             os.close(descriptor)
 
     def close(self) -> None:
-        """Stop listening, and leave nothing behind."""
+        """Stop listening, and delete the socket."""
         if self._socket is None:
             return
         asyncio.get_running_loop().remove_reader(self._socket.fileno())
@@ -77,7 +76,7 @@ class SocketNotifier:
         os.close(self._descriptor)
 
     def notify(self) -> None:
-        """Wake every other process. An error is logged once, until a later call succeeds."""
+        """Notify every other process. An error is logged once, until a later call succeeds."""
         if self._socket is None:
             return
         try:
@@ -85,7 +84,7 @@ class SocketNotifier:
         except OSError as error:
             if not self._is_failing:
                 logger.warning(
-                    "other processes could not be notified through %s (%s); they see new work at their next look",
+                    "other processes could not be notified through %s (%s); they see new work at their next poll",
                     self._folder,
                     error,
                 )
@@ -101,15 +100,15 @@ class SocketNotifier:
             try:
                 own.sendto(DATAGRAM, _address(self._descriptor, name))
             except BlockingIOError:
-                continue  # its queue is full of wake-ups already
+                continue  # its queue is full of notifications already
             except (ConnectionRefusedError, FileNotFoundError):
                 with suppress(OSError):
                     (self._folder / name).unlink()
 
     def _known(self) -> list[str]:
-        """The others. The folder is listed when it has changed, and until its time of change can be trusted."""
+        """The other sockets. The folder is listed when it has changed, and until its modification time is reliable."""
         now = asyncio.get_running_loop().time()
-        changed_ns = self._changed_ns()  # before the list: what comes after it changes it again
+        changed_ns = self._changed_ns()  # before the list: a later change has another time
         if changed_ns != self._seen_ns:
             self._list(now)
             self._seen_ns = changed_ns  # after the list: one that failed is repeated
@@ -119,7 +118,7 @@ class SocketNotifier:
         return self._others
 
     def _changed_ns(self) -> int:
-        """When the folder has changed last; 0 if it is missing, which the list then finds."""
+        """The modification time of the folder; 0 if it is missing, which `_list` then handles."""
         try:
             return os.stat(self._folder).st_mtime_ns  # noqa: PTH116 - half the price of Path.stat, for each group
         except FileNotFoundError:
@@ -140,7 +139,7 @@ class SocketNotifier:
             return []
 
     def _read(self) -> None:
-        with suppress(OSError):  # nothing is left to read; or it cannot be read, and to look is safe
+        with suppress(OSError):  # nothing is left to read, or it cannot be read: a poll does no harm
             for _ in range(MOST_DATAGRAMS):
                 if self._socket is not None:
                     self._socket.recv(len(DATAGRAM))

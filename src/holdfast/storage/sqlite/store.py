@@ -1,10 +1,10 @@
-"""The SQLite store: reads on the caller's thread, heartbeats on the beater's, and writes where they cost least.
+"""The SQLite store: reads on the caller's thread, heartbeats on the heartbeat thread, groups on either of two threads.
 
-While commits are quick and nobody else writes, a group is written right here: a hop to another thread and back costs
-more than such a commit, and beside busy Python code a writing thread starves for the interpreter. When the disk is slow
-or another process is writing, the group waits on a thread instead, and the worker goes on gathering.
+While commits are quick and the write lock is free, a group is written on the caller's thread: handing it to another
+thread costs more than such a commit, and beside busy Python code a writer thread starves for the interpreter. If the
+disk is slow or another process is writing, the group is written on the writer's thread, and the worker continues.
 
-``:memory:`` is a file in a private temporary folder that goes with the store: the same code, without durability.
+``:memory:`` is a file in a private temporary folder that is deleted with the store: the same code, without durability.
 """
 
 import asyncio
@@ -39,18 +39,18 @@ if TYPE_CHECKING:
 Value = TypeVar("Value")
 
 SLOW_COMMIT_MS: Final = 5.0
-"""When the disk takes longer than this for a commit, smoothed, groups are written on the writer's thread."""
+"""If a commit takes longer than this, smoothed, groups are written on the writer's thread."""
 PROBE_EVERY: Final = 32
-"""Every so many groups the disk is tried again from the worker's own thread."""
+"""After this many groups on the writer's thread the caller's thread is tried again."""
 SMOOTHING: Final = 0.2
 LONGEST_COUNTED_MS: Final = 50.0
-"""One outlier must not keep a fast disk on the slow path for long."""
+"""An outlier counts as this: it must not keep a fast disk on the slow path for long."""
 PIECE: Final = 5_000
-"""Commits that a clean-up looks at, and dead workers that it removes, at once: some milliseconds."""
+"""The commits that one `prune` reads, and the dead workers that it deletes at most: some milliseconds."""
 BEFORE_ALL: Final = -(2**63)
 
 _LEFT_TO_THE_PARENT: list[object] = []
-"""Connections of a process that was forked. They are not even closed in the child: they are not its own."""
+"""Connections of the parent of a forked process. They belong to the parent, and the child does not close them."""
 
 
 class SqliteStore(RelationalReads):
@@ -97,7 +97,7 @@ class SqliteStore(RelationalReads):
 
     @property
     def crash_marker_folder(self) -> Path:
-        """Beside the file: whoever has it has this, too."""
+        """Beside the file, so that all processes that use the file share it."""
         return self._path.with_name(f"{self._path.name}-turns")
 
     async def open(self) -> None:
@@ -111,14 +111,14 @@ class SqliteStore(RelationalReads):
         self._mark_ms = self._fetch(self.sql.read_clock, ())[0][0]
 
     def open_for_reading(self) -> None:
-        """Open a store that is there, to look at it: nothing is created, migrated or changed."""
+        """Open an existing store for reads only: nothing is created, migrated or changed."""
         self._reader = open_read_only(self._path)
         self._mark_ms = self._fetch(self.sql.read_clock, ())[0][0]
 
     def _open_writer(self) -> SqliteWriter:
         check_library()
         create(self._path)
-        self._path = self._path.resolve()  # as SQLite does: another current folder makes no difference from here on
+        self._path = self._path.resolve()  # as SQLite does: a later change of the current folder makes no difference
         files = StoreFiles(self._path)
         try:
             writer = self._new_writer(files)
@@ -141,7 +141,7 @@ class SqliteStore(RelationalReads):
         return SqliteWriter(self._path, self._clock, self._elapsed_ms, durability=self._durability, files=files)
 
     async def close(self) -> None:
-        """Close everything, whatever is wrong with the disk: what is in the WAL is read by the next one to open."""
+        """Close everything, also with errors of the disk: the WAL is read when the store is opened next."""
         if self._generation != generation():
             _LEFT_TO_THE_PARENT.append((self._writer, self._reader, self._beater, self._files))
             self._writer = self._reader = self._beater = self._files = self._temporary = None
@@ -187,8 +187,8 @@ class SqliteStore(RelationalReads):
         return await self._apart(lambda: writer.write(commit_id, members))
 
     async def prune(self) -> bool:
-        """Commits have no index by their age, which every group would pay for. All are gone through, piece by piece, by
-        their ids; and written is only where there is something to remove.
+        """Scan commits in batches by their ids: an index by age would cost every group. It writes only if it has found
+        something to delete.
         """
         writer, now_ms, after = self._open(self._writer), self.now_ms(), self._cleaned_to
         [(last, oldest_ms, count)], dead = await self._read_all(
@@ -202,7 +202,7 @@ class SqliteStore(RelationalReads):
         return has_more or gone == PIECE
 
     async def _remove(self, writer: SqliteWriter, after: int, last: int) -> int:
-        """Here if nobody else is writing, as groups are; otherwise on the writer's thread."""
+        """Write on this thread if the write lock is free, as groups are; otherwise on the writer's thread."""
         gone = None if self._waiting else writer.prune(after, last, PIECE, wait=False)
         if gone is not None:
             return gone
@@ -217,7 +217,7 @@ class SqliteStore(RelationalReads):
             await self._apart(writer.check_files)
 
     def heartbeat(self, beat: Heartbeat, registration: Registration) -> HeartbeatReply:
-        with self._one_beat:  # a thread that was given up may still be at it
+        with self._one_beat:  # an abandoned heartbeat thread may still use it
             return self._open_beater().heartbeat(beat, registration)
 
     def commit_apart(self, commit_id: CommitId, members: Sequence[Member]) -> list[Outcome]:
@@ -243,7 +243,7 @@ class SqliteStore(RelationalReads):
             return self._open(self._reader).execute(statement, bindings).fetchall()
         except apsw.Error as error:
             raise StoreError(f"{self._named} could not be read: {error}") from error
-        except UnicodeDecodeError as error:  # SQLite takes any bytes as a text
+        except UnicodeDecodeError as error:  # SQLite stores any bytes as text
             raise StoreError(
                 f"{self._named} has a damaged row, whose text is not UTF-8 ({error}); run holdfast verify"
             ) from error
@@ -263,7 +263,7 @@ class SqliteStore(RelationalReads):
         return await asyncio.get_running_loop().run_in_executor(self._executor, work)
 
     async def _apart(self, work: Callable[[], Value]) -> Value:
-        """Write on the writer's thread, to the end even if the caller is cancelled: the writer is in use until then."""
+        """Write on the writer's thread. A cancelled caller does not stop it: the writer is in use until it is done."""
         self._waiting += 1
         writing = asyncio.get_running_loop().run_in_executor(self._executor, work)
         writing.add_done_callback(self._written)
@@ -275,6 +275,6 @@ class SqliteStore(RelationalReads):
 
 def _close(writer: SqliteWriter, files: StoreFiles) -> None:
     try:
-        writer.checkpoint()  # waits for other processes that write, so it comes before what makes other stores wait
+        writer.checkpoint()  # waits for other processes, so it comes before `files.close`, which blocks other stores
     finally:
         files.close(writer.close)

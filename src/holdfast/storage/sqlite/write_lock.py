@@ -1,15 +1,13 @@
-"""The queue between processes: one of them writes at a time, in turn, and nobody sees "database is locked".
+"""The write lock between processes: one process writes at a time, in turn, without SQLITE_BUSY.
 
-Two locks of the operating system on files beside the store make a turnstile. A lock by itself has no queue: whoever
-releases it is first to take it again, and the others starve. Here one waits at the gate (the second file) while another
-is inside (the first); who comes out has to go behind the one at the gate. Both are released when their holder dies,
-however it dies.
+Two `flock` locks on files beside the store give a fair order. A single lock has no queue: the process that releases it
+takes it again first, and the others starve. Here one process waits on the second file (the gate) while another holds
+the first; a process that releases the first has to wait behind the one at the gate. The system releases both locks when
+their holder dies.
 
-Says who is in the way when a writer waits long for its turn.
-
-The write lock of a process that is stopped in the middle of a commit (SIGSTOP, a debugger, a frozen container) cannot
-be taken from it safely. Readers go on; writers wait, and all goes on by itself when that process goes on or dies. What
-can be done is to say so: one thread, which sleeps while nobody waits, watches all who do, and warns once for each wait.
+The lock of a process that is stopped in the middle of a commit (SIGSTOP, a debugger, a frozen container) cannot be
+taken over safely. Reads continue; writers wait until that process continues or dies. A monitor thread, which sleeps
+while there is no wait, logs one warning for each long wait, with the process that holds the lock.
 """
 
 import fcntl
@@ -28,7 +26,7 @@ logger = logging.getLogger("holdfast")
 
 TICK_SECONDS: Final = 1.0
 WARN_AFTER_TICKS: Final = 5
-"""After so many ticks a wait is worth a warning."""
+"""The ticks after which a wait is logged."""
 LOCKS: Final = Path("/proc/locks")
 STOPPED_STATES: Final = ("T", "t")
 PID_FIELD: Final = 4
@@ -36,34 +34,34 @@ FILE_FIELD: Final = 5
 
 
 class LockWait(NamedTuple):
-    """Somebody wants to write, since a tick of the watch."""
+    """A wait for the lock, and the tick of the monitor at which it began."""
 
     lock: Path
     since_tick: int
 
 
 class LockWaitMonitor:
-    """Knows who waits. Beginning and ending a wait cost next to nothing."""
+    """Watches the waits of this process. Beginning and ending a wait cost next to nothing."""
 
     def __init__(self) -> None:
         self._waits: dict[int, LockWait] = {}
         self._tick = 0
         self._warned: set[LockWait] = set()
-        self._somebody_waits = threading.Event()
+        self._has_waits = threading.Event()
         self._pid = 0
 
     def begin(self, waiter: int, lock: Path) -> None:
-        """`waiter` waits for the lock on a file from now on."""
+        """Record that `waiter` waits for the lock on a file."""
         if self._pid != os.getpid():  # the first wait, or the first after a fork, which leaves threads behind
             self._pid = os.getpid()
             self._waits = {}
-            self._somebody_waits = threading.Event()
+            self._has_waits = threading.Event()
             BackgroundThread(Duty.LOCK_WAITS, self._run, is_stopped=lambda: False).start()
         self._waits[waiter] = LockWait(lock, self._tick)
-        self._somebody_waits.set()
+        self._has_waits.set()
 
     def end(self, waiter: int) -> None:
-        """It waits no more."""
+        """Remove the wait, and log its end if it was logged."""
         wait = self._waits.pop(waiter)
         if wait in self._warned:
             self._warned.discard(wait)
@@ -72,14 +70,14 @@ class LockWaitMonitor:
     def _run(self) -> None:
         pause = threading.Event()
         while True:
-            self._somebody_waits.wait()
+            self._has_waits.wait()
             pause.wait(TICK_SECONDS)
             self._tick += 1
             waits = list(self._waits.values())
             if not waits:
-                self._somebody_waits.clear()
-                if self._waits:  # who came meanwhile must not be overlooked
-                    self._somebody_waits.set()
+                self._has_waits.clear()
+                if self._waits:  # a wait that began since the list was read
+                    self._has_waits.set()
             for wait in waits:
                 if self._tick - wait.since_tick >= WARN_AFTER_TICKS and wait not in self._warned:
                     self._warned.add(wait)
@@ -87,7 +85,7 @@ class LockWaitMonitor:
 
 
 def warn(lock: Path) -> None:
-    """Name the process that has the lock, if the system tells."""
+    """Log the process that holds the lock, as far as the system knows it."""
     pid = holder_of(lock)
     who = "another process has it" if pid is None else f"process {pid} has it{_how_it_is(pid)}"
     logger.warning(
@@ -98,7 +96,7 @@ def warn(lock: Path) -> None:
 
 
 def holder_of(lock: Path) -> int | None:
-    """The process that has the lock on a file; None if the system does not tell."""
+    """The process that holds the lock on a file; None if the system does not know it."""
     try:
         inode = str(lock.stat().st_ino)
         lines = LOCKS.read_text(encoding="ascii").splitlines()
@@ -121,11 +119,11 @@ def _how_it_is(pid: int) -> str:
 
 
 lock_waits: Final = LockWaitMonitor()
-"""One for the process: it has one thread, however many stores are open."""
+"""One monitor and one thread for the process, however many stores are open."""
 
 FILE_MODE: Final = 0o600
 REOPENINGS: Final = 10
-"""Of a lock file that is removed again and again. SQLite's own lock still admits one writer at a time then."""
+"""The limit for a lock file that is removed repeatedly. SQLite's own lock still admits one writer at a time."""
 
 
 class WriteLock:
@@ -140,9 +138,9 @@ class WriteLock:
         self._gate.close()
 
     def take(self, *, wait: bool) -> bool:
-        """Take the lock, in turn. Without `wait` the answer may be no; with it, waits however long it takes.
+        """Take the lock, in turn. Without `wait` it returns False if the lock is held; with it, it waits without limit.
 
-        A lock on a file that was removed excludes only those who opened it before: it is taken on the new file instead.
+        A lock on a removed file excludes only processes that opened it before, so it is taken on the new file instead.
         """
         for _ in range(REOPENINGS):
             if not self._take(wait=wait):
@@ -190,7 +188,7 @@ class WriteLock:
 
     @contextmanager
     def held(self) -> Generator[None]:
-        """Wait for the lock, however long those before us need."""
+        """Hold the lock inside the block. Waits for it without a limit."""
         self.take(wait=True)
         try:
             yield
@@ -199,7 +197,7 @@ class WriteLock:
 
 
 class LockFile:
-    """A file beside the store that is empty, and only locked. It may be removed: it is made again."""
+    """An empty file beside the store that is only locked. If it was removed, it is created again."""
 
     __slots__ = ("_identity", "descriptor", "path")
 
@@ -214,7 +212,7 @@ class LockFile:
         os.close(self.descriptor)
 
     def is_in_place(self) -> bool:
-        """Whether others who open it open this one."""
+        """Whether the path still names the open file."""
         try:
             found = os.stat(self.path)  # noqa: PTH116 - half the price of Path.stat, for each group
         except OSError:
@@ -222,13 +220,13 @@ class LockFile:
         return (found.st_dev, found.st_ino) == self._identity
 
     def reopen(self) -> bool:
-        """Open the file that is there now; make it if it is missing. False if that fails: the old one stays open."""
+        """Open the file at the path, and create it if it is missing. False if that fails: the old one stays open."""
         old = self.descriptor
         try:
             try:
                 self._open(os.O_CREAT | os.O_EXCL)
                 logger.warning("%s was removed while it was in use, and was made again", self.path)
-            except FileExistsError:  # somebody else has made it, and logged it
+            except FileExistsError:  # another process has created it, and logged it
                 self._open(os.O_CREAT)
         except OSError:
             return False

@@ -1,12 +1,10 @@
-"""A connection that writes: takes a group, writes it in one transaction, and keeps the WAL short. A process has one
-for its groups and one for its heartbeats.
+"""A connection that writes groups, each in one transaction, and checkpoints the WAL. A process has one for its groups
+and one for its heartbeats.
 
-It is used from one thread at a time, which may be the worker's own (`try_write`, when nobody else is writing) or
-one that waits for its turn (`write`). An error that no guard foresaw is one member's fault: the group is rolled back
-and its halves are tried by themselves, until the member stands alone. A disk that is full or broken is everybody's:
-nothing of the group is kept and the error is raised.
-
-The few things asked of the SQLite library, and one write transaction with its time.
+It is used from one thread at a time: the worker's own (`try_write`, if the write lock is free) or a thread that waits
+for the lock (`write`). An error that no guard covers is caused by one member: the group is rolled back and bisected
+until that member is alone. An error of the disk concerns the whole group: nothing of it is kept, and the error is
+raised.
 """
 
 import logging
@@ -52,26 +50,26 @@ class SqliteTransaction:
         self.sql = statements()
 
     def update(self, statement: str, *bindings: Any) -> int:
-        """Run a statement that changes rows; the answer is how many."""
+        """Run a statement that changes rows. Returns their number."""
         execute, changes = self._execute, self._changes
         execute(statement, bindings)
         return changes()
 
     def execute(self, statement: str, *bindings: Any) -> None:
-        """Run a statement that changes rows, of which nobody needs to know how many."""
+        """Run a statement that changes rows, whose number does not matter."""
         self._execute(statement, bindings)
 
     def exists(self, statement: str, *bindings: Any) -> bool:
-        """Whether a look finds its row."""
+        """Whether a read finds its row."""
         return bool(self.fetch(statement, *bindings))
 
     def insert_instance(self, statement: str, *bindings: Any) -> int | None:
-        """Insert an instance; the answer is its number, or None if its id is taken."""
+        """Insert an instance. Returns its number, or None if its id is taken."""
         rows = self.fetch(statement, *bindings)
         return rows[0][0] if rows else None
 
     def fetch(self, statement: str, *bindings: Any) -> list[Row]:
-        """Run a statement that gives rows."""
+        """Run a statement that returns rows."""
         execute, fetch = self._execute, self._fetch
         execute(statement, bindings)
         return fetch()
@@ -112,7 +110,7 @@ class SqliteWriter:
         self._clock = clock
         self._elapsed_ms = elapsed_ms
         self.last_commit_ms = 0.0
-        """What the disk took for the last commit; the statements before it do not count."""
+        """The duration of the last COMMIT, without the statements before it."""
         self._connection = open_writer(path, durability=durability)
         self._lock = WriteLock(path)
         self._cursor = self._connection.cursor()
@@ -123,13 +121,13 @@ class SqliteWriter:
     def checkpoint(self) -> None:
         """Move the WAL into the database, as far as readers and the disk allow.
 
-        What cannot be moved stays in the WAL, which the next one to open the store reads.
+        The rest stays in the WAL, which is read when the store is opened next.
         """
         with self._lock.held():
             self._try_checkpoint()
 
     def close(self) -> None:
-        """Close the connection and the lock files. Waits for nobody."""
+        """Close the connection and the lock files, without waiting for other processes."""
         try:
             if not self._files.are_in_place():  # SQLite must not checkpoint, nor delete the WAL of other files
                 self._connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
@@ -143,19 +141,19 @@ class SqliteWriter:
             self._check_files()
 
     def migrate(self) -> None:
-        """Bring the schema up to this release. Where it is already, nobody has to wait for its turn."""
+        """Run the missing migrations. Takes the write lock only if there are any."""
         if is_current(self._connection, self._path):
             return
         with self._lock.held():
             migrate(self._connection, self._path)
 
     def write(self, commit_id: CommitId, members: Sequence[Member]) -> list[Outcome]:
-        """Wait for our turn and write a group. When it returns, what was applied is on disk, in the store's files."""
+        """Wait for the write lock and write a group. Applied members are on disk when it returns."""
         self._lock.take(wait=True)
         return self._write_and_release(commit_id, members)
 
     def try_write(self, commit_id: CommitId, members: Sequence[Member]) -> list[Outcome] | None:
-        """Write a group if nobody else is writing; None if somebody is."""
+        """Write a group if the write lock is free; None if it is held."""
         if not self._lock.take(wait=False):
             return None
         return self._write_and_release(commit_id, members)
@@ -178,7 +176,7 @@ class SqliteWriter:
         with self._lock.held():
             self._check_files()
             try:
-                reply = self._judge(self._begin(), beat, registration)
+                reply = apply_worker_heartbeat(self._begin(), beat, registration)
                 self._cursor.execute("COMMIT")
             except apsw.Error as error:
                 self._roll_back()
@@ -190,8 +188,8 @@ class SqliteWriter:
             return reply
 
     def prune(self, after: int, last: int, limit: int, *, wait: bool) -> int | None:
-        """Remove what is old in a range of commits, and keys long dead, so many of them (W5): how many of these went.
-        None if somebody else is writing and is not waited for.
+        """Delete old commits in a range of ids, and at most `limit` keys that are long dead (W5). Returns the number of
+        keys; None if the write lock is held and `wait` is False.
         """
         if not self._lock.take(wait=wait):
             return None
@@ -209,7 +207,7 @@ class SqliteWriter:
         return gone
 
     def _write_group(self, commit_id: CommitId, members: Sequence[Member]) -> list[Outcome]:
-        """One transaction. Every part of a group that had to be halved carries its id: any of it says "on disk"."""
+        """One transaction. Each part of a bisected group stores the group's id, so that any of them counts for it."""
         try:
             transaction = self._begin()
             outcomes = apply_members(transaction, members)
@@ -220,7 +218,7 @@ class SqliteWriter:
         except _BROKEN as error:
             self._roll_back()
             raise StoreError(f"{self._path} could not be written: {error}") from error
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is told to the member that caused it
+        except Exception as error:  # noqa: BLE001 - it becomes the outcome of the member that caused it
             self._roll_back()
             if len(members) == 1:
                 return [Failed(error=error)]
@@ -237,9 +235,6 @@ class SqliteWriter:
         if self._connection.in_transaction:
             self._cursor.execute("ROLLBACK")
 
-    def _judge(self, transaction: SqliteTransaction, beat: Heartbeat, registration: Registration) -> HeartbeatReply:
-        return apply_worker_heartbeat(transaction, beat, registration)
-
     def _count_pages(self, connection: object, database: str, pages: int) -> int:
         del connection, database
         self._wal_pages = pages
@@ -250,7 +245,7 @@ class SqliteWriter:
         self._files.check(self._save)
 
     def _save(self) -> bool:
-        """Move the whole WAL into the database, now that the WAL has no name any more."""
+        """Copy a WAL that was removed from its path into the database. Whether all of it was copied."""
         try:
             in_wal, moved = self._checkpoint()
         except apsw.Error:
@@ -258,7 +253,7 @@ class SqliteWriter:
         return in_wal == moved
 
     def _try_checkpoint(self) -> None:
-        """After a commit, which counts whatever becomes of the checkpoint."""
+        """Checkpoint after a commit. An error does not concern the commit, and is logged."""
         try:
             self._check_files()
             self._checkpoint()
@@ -270,7 +265,7 @@ class SqliteWriter:
             self._is_checkpoint_failing = True
 
     def _checkpoint(self) -> tuple[int, int]:
-        """How many pages the WAL has, and how many are in the database now; a reader may hold some back."""
+        """The pages of the WAL, and those that are in the database now; a reader may keep some in the WAL."""
         pages = self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
         self._wal_pages = 0
         self._is_checkpoint_failing = False

@@ -1,4 +1,4 @@
-"""Mistakes in flows: everything that is wrong is told at once, each with its line and what was probably meant."""
+"""Mistakes in flows: one error has all problems, each with its line and a suggestion."""
 
 import json
 from contextlib import suppress
@@ -20,9 +20,9 @@ from holdfast.flows.language.parser import load_file, load_text
 def test_every_line_of_the_broken_flow_is_reported_at_once() -> None:
     with pytest.raises(FlowError) as caught:
         load_file(SAMPLES / "broken.yaml", KnownNames(activities={"shop.pack"}))
-    told = {problem.line: str(problem) for problem in caught.value.problems}
-    assert list(told) == list(range(5, 17))
-    assert len(caught.value.problems) == len(told)
+    found = {problem.line: str(problem) for problem in caught.value.problems}
+    assert list(found) == list(range(5, 17))
+    assert len(caught.value.problems) == len(found)
     expected = {
         5: '"no.such.activity"',
         6: "did you mean start?",
@@ -38,7 +38,7 @@ def test_every_line_of_the_broken_flow_is_reported_at_once() -> None:
         16: "start is one already",
     }
     for line, said in expected.items():
-        assert said in told[line]
+        assert said in found[line]
     assert str(caught.value).splitlines()[1].startswith(f"{SAMPLES / 'broken.yaml'}:6: a2: ")
 
 
@@ -106,10 +106,10 @@ def test_every_line_of_the_broken_flow_is_reported_at_once() -> None:
         ("{run: x, after: start, input: {[1]: 2}}", "a key must be a string"),
     ],
 )
-def test_what_is_wrong_with_an_activity_is_told(line: str, said: str) -> None:
-    told = problems_of(f"{HEAD}  it: {line}\n")
-    assert {number for number, _ in told} == {4}
-    assert said in told[0][1]
+def test_what_is_wrong_with_an_activity_is_found(line: str, said: str) -> None:
+    found = problems_of(f"{HEAD}  it: {line}\n")
+    assert {number for number, _ in found} == {4}
+    assert said in found[0][1]
 
 
 @pytest.mark.parametrize(
@@ -154,12 +154,12 @@ def test_nothing_is_said_that_only_follows_from_what_was_said(line: str, said: s
     assert problem_of(f"{HEAD}  it: {line}\n").removesuffix(" (did you mean input?)") == said
 
 
-def test_what_a_file_lacks_is_told_once() -> None:
+def test_what_a_file_lacks_is_found_once() -> None:
     assert problem_of("flow: f\nactivities:\n  - a: {trigger: true}") == (
         "activities must be a mapping with a trigger and the activities after it, not a list"
     )
-    told = [said for _, said in problems_of("name: f\nsteps:\n  a: {trigger: true}")]
-    assert told == [
+    found = [said for _, said in problems_of("name: f\nsteps:\n  a: {trigger: true}")]
+    assert found == [
         "it has no name; write flow: NAME",
         "activities must be a mapping with a trigger and the activities after it, not nothing",
         'there is no key "name" here (did you mean flow?)',
@@ -218,14 +218,14 @@ def test_the_words_of_others_are_known(line: str, said: str) -> None:
         ("flow: f\nactivities: [" + "a," * 110_000 + "]", 2, "at most 100,000 values"),
     ],
 )
-def test_what_is_wrong_with_a_file_is_told(text: str, line: int, said: str) -> None:
+def test_what_is_wrong_with_a_file_is_found(text: str, line: int, said: str) -> None:
     assert any(number == line and said in message for number, message in problems_of(text))
 
 
 def test_an_alias_bomb_is_refused_without_being_expanded() -> None:
     bomb = "a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 12))
-    told = problems_of(bomb)
-    assert any("aliases such as *a0" in message for _, message in told)
+    found = problems_of(bomb)
+    assert any("aliases such as *a0" in message for _, message in found)
 
 
 def test_lines_are_those_of_the_keys_also_when_an_activity_has_several() -> None:
@@ -254,7 +254,7 @@ def test_K8_inside_a_cycle_the_earlier_round_can_be_read() -> None:
     assert problems_of(text) == [(7, "other: input: b does not come before it, so it may not have run by then")]
 
 
-def test_fields_that_the_flow_does_not_declare_are_told() -> None:
+def test_fields_that_the_flow_does_not_declare_are_found() -> None:
     text = HEAD + "  it: {run: x, after: start, input: start.input.orderid}\ninput: {order_id: string}"
     assert problem_of(text) == 'it: input: the input of the flow has no "orderid" (did you mean order_id?)'
 
@@ -292,9 +292,9 @@ def test_a_circle_is_named_once_for_each_of_its_lines() -> None:
     text = with_nodes(
         "a: {run: x, after: [start, c]}", "b: {run: x, after: a}", "c: {run: x, after: b}", "d: {run: x, after: c}"
     )
-    told = problems_of(text)
-    assert [line for line, _ in told] == [4, 5, 6]
-    assert "b -> c -> a -> b" in told[1][1]
+    found = problems_of(text)
+    assert [line for line, _ in found] == [4, 5, 6]
+    assert "b -> c -> a -> b" in found[1][1]
 
 
 def test_a_file_that_cannot_be_read_is_a_flow_error(tmp_path: Path) -> None:

@@ -144,14 +144,16 @@ def test_a_worker_that_only_beats_notices_it(tmp_path: Path, suffix: str) -> Non
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
-def test_a_worker_that_only_beats_writes_nothing_to_files_that_are_gone(tmp_path: Path, suffix: str) -> None:
+def test_a_worker_that_only_beats_writes_nothing_to_files_that_are_gone(
+    tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def case(store: SqliteStore) -> None:
         store.heartbeat(Heartbeat(WorkerKey("anna"), lease_ms=10_000), HERE)
 
         def written(*_: object) -> None:
             pytest.fail("it was written")
 
-        vars(store)["_beater"]._judge = written
+        monkeypatch.setattr(sqlite_writer, "apply_worker_heartbeat", written)
         file_of(store, suffix).unlink()
         with pytest.raises(hf.errors.StoreReplaced, match="was removed"):
             store.heartbeat(Heartbeat(WorkerKey("anna"), lease_ms=10_000), HERE)

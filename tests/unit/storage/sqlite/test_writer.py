@@ -125,9 +125,9 @@ def test_W1_a_heartbeat_that_the_disk_refuses_is_an_error_of_the_store(
         key = WorkerKey("anna")
         assert store.heartbeat(Heartbeat(key, None, 5_000), HERE) == Renewed(1, store.now_ms() + 5_000, 5_000)
         beater = vars(store)["_beater"]
-        for broken in ("_judge", "_clock"):
+        for owner, broken in ((sqlite_writer, "apply_worker_heartbeat"), (beater, "_clock")):
             error = apsw.FullError("disk full")
-            monkeypatch.setattr(beater, broken, FailOnce(getattr(beater, broken), error))
+            monkeypatch.setattr(owner, broken, FailOnce(getattr(owner, broken), error))
             with pytest.raises(hf.StoreError, match="disk full"):
                 store.heartbeat(Heartbeat(key, 1, 5_000), HERE)
         assert isinstance(store.heartbeat(Heartbeat(key, 1, 5_000), HERE), Renewed)
@@ -138,29 +138,27 @@ def test_W1_a_heartbeat_that_the_disk_refuses_is_an_error_of_the_store(
 def test_W9_two_threads_that_beat_at_once_do_it_one_after_the_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The thread of a lease that was given up may still be at it when the next one registers."""
+    """The thread of a lease that was given up may still run when the next one registers."""
     is_inside, may_go_on, second_is_done = threading.Event(), threading.Event(), threading.Event()
     replies: list[HeartbeatReply | Exception] = []
 
     async def case(store: SqliteStore) -> None:
         store.heartbeat(Heartbeat(WorkerKey("before"), None), HERE)
-        beater = vars(store)["_beater"]
-        judge = beater._judge
+        judge: Callable[..., HeartbeatReply] = vars(sqlite_writer)["apply_worker_heartbeat"]
 
         def slow(*arguments: Any) -> HeartbeatReply:
             is_inside.set()
             may_go_on.wait(10)
-            answer: HeartbeatReply = judge(*arguments)
-            return answer
+            return judge(*arguments)
 
         def beat(name: str, done: threading.Event) -> None:
             try:
                 replies.append(store.heartbeat(Heartbeat(WorkerKey(name), None), HERE))
-            except Exception as error:  # noqa: BLE001 - told to the test
+            except Exception as error:  # noqa: BLE001 - the test compares it
                 replies.append(error)
             done.set()
 
-        monkeypatch.setattr(beater, "_judge", slow)
+        monkeypatch.setattr(sqlite_writer, "apply_worker_heartbeat", slow)
         first = threading.Thread(target=beat, args=("old", threading.Event()))
         second = threading.Thread(target=beat, args=("new", second_is_done))
         first.start()

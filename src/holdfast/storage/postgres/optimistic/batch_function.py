@@ -1,9 +1,9 @@
-"""Many changes in one call: a function in the schema runs them one after the other and looks at what each has met.
+"""The batch function: a function in the schema that runs many statements in one call and checks the rows of each.
 
-The function is made by a migration, which `tools/generate_batch.py` writes from the statements of this package; a test
-compares them. It takes the kinds of the changes, by their place in `BATCHED`, and all their values as one list of
-texts. A kind below zero says that nobody needs to know how many rows its change meets; any other change meets exactly
-one, or the call fails with `MISSED` and nothing of it is kept.
+A migration creates it, which `tools/generate_batch.py` writes from the statements of this package; a test compares
+them. Its arguments are the kinds of the statements, by their position in `BATCHED`, and all their values as one list of
+strings. A statement with a negative kind may change any number of rows; any other statement changes exactly one, or the
+call fails with `MISSED` and changes nothing.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,9 +13,9 @@ from typing import Any, Final, NamedTuple
 from holdfast.storage.postgres.transaction import statements_of
 
 FUNCTION: Final = "apply_changes_2"
-"""The number grows when what the function does changes, so that the release before finds its own."""
+"""The number grows when the text of the function changes: the release before still uses its own version."""
 MISSED: Final = "HF001"
-"""The SQLSTATE of a change that did not meet the one row it was for."""
+"""The SQLSTATE of a statement that did not change exactly one row."""
 
 BATCHED: Final = (
     "begin_commit",
@@ -52,11 +52,11 @@ BATCHED: Final = (
     "commit_flow_turn",
     "save_flow",
 )
-"""The statements of the function, those that are used most first."""
+"""The statements of the function, the most frequent first."""
 
 
 class BatchedStatement(NamedTuple):
-    """One statement with its values. `one`: it has to meet exactly one row."""
+    """One statement with its values. `one`: it has to change exactly one row."""
 
     statement: str
     values: tuple[Any, ...]
@@ -65,13 +65,13 @@ class BatchedStatement(NamedTuple):
 
 @lru_cache
 def kinds_of(schema: str) -> dict[str, int]:
-    """The number of each statement that the function knows."""
+    """The kinds of the statements of the function."""
     sql = statements_of(schema)
     return {getattr(sql, name): place for place, name in enumerate(BATCHED, 1)}
 
 
 def call_of(schema: str, changes: Sequence[BatchedStatement]) -> tuple[str, str, str]:
-    """The statement that makes changes, all of them known to the function, with its two lists."""
+    """The call of the function for statements that are all in `BATCHED`, with its two lists."""
     kinds = kinds_of(schema)
     numbers = [str(kinds[change.statement] if change.one else -kinds[change.statement]) for change in changes]
     values = ",".join([as_text(value) for change in changes for value in change.values])
@@ -80,7 +80,7 @@ def call_of(schema: str, changes: Sequence[BatchedStatement]) -> tuple[str, str,
 
 
 def as_text(value: Any) -> str:
-    """A value as an element of a list of texts, which the function reads as the type it needs."""
+    """A value as an element of a list of strings, which the function casts to the type it needs."""
     if value is None:
         return "NULL"
     if isinstance(value, bool):
@@ -97,7 +97,7 @@ def _escaped(text: str) -> str:
 
 
 def definition(bodies: Iterable[tuple[str, Sequence[str]]]) -> str:
-    """The function, from its statements, each with the types of its values."""
+    """The definition of the function, from its statements, each with the types of its values."""
     cases = "\n".join(_case(place, text, types) for place, (text, types) in enumerate(bodies, 1))
     return f"""CREATE FUNCTION {FUNCTION}(_kinds SMALLINT[], _given TEXT[]) RETURNS VOID LANGUAGE plpgsql
 SET search_path FROM CURRENT AS $function$

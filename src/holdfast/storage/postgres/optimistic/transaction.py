@@ -1,9 +1,9 @@
-"""A write transaction that goes by what nearly always comes true, and says everything to the server at once.
+"""The optimistic write transaction: assumes that every guard holds, and sends all statements in one call.
 
-A change that is guarded nearly always meets its one row. So changes are queued and taken as made, and the server makes
-them all in one call when something is asked, or with the COMMIT (`batching`). If one of them does not meet its row, the
-call fails, nothing is kept, and the writer applies the group again in a transaction that waits for each answer. Most
-groups cost one round trip.
+A guarded statement nearly always changes its one row. So statements are queued and assumed to succeed, and the server
+runs all of them in one call with the next read, or with the COMMIT (`batch_function`). If one of them does not change
+its row, the call fails, nothing is committed, and the writer applies the group again in a transaction that waits for
+each result. Most groups cost one round trip.
 """
 
 from collections import deque
@@ -25,16 +25,16 @@ from holdfast.storage.relational.reads import BoundStatement
 from holdfast.storage.relational.transaction import Row
 
 FRESH_MS: Final = 1_000
-"""How long numbers of instances are kept that were fetched and not used: they are to grow with time."""
+"""How long fetched instance numbers may be used: numbers should grow with time."""
 FEWEST_NUMBERS: Final = 4
 
 
 class MissedRow(Exception):
-    """A change outside of the function did not meet its one row."""
+    """A statement outside of the batch function did not change its one row."""
 
 
 class InstanceNumbers:
-    """Numbers for instances that are yet to be started, fetched with the groups before."""
+    """Numbers for instances to be started, fetched with earlier groups."""
 
     def __init__(self) -> None:
         self._fetched: deque[int] = deque()
@@ -42,14 +42,14 @@ class InstanceNumbers:
         self._taken = 0
 
     def begin(self, now_ms: int) -> None:
-        """A group begins. Numbers that were fetched long ago are not used any more."""
+        """Begin a group. Discards numbers that were fetched too long ago."""
         if now_ms - self._fetched_ms > FRESH_MS:
             self._fetched.clear()
         self._taken = 0
 
     @property
     def wanted(self) -> int:
-        """How many the next group will need, if it is like this one."""
+        """How many numbers the next group needs, if it is like this one."""
         return max(0, self._taken - len(self._fetched))
 
     def add(self, rows: Sequence[Row], now_ms: int) -> None:
@@ -57,7 +57,7 @@ class InstanceNumbers:
         self._fetched_ms = now_ms
 
     def take(self, fetch: Callable[[int], Sequence[Row]], now_ms: int) -> int:
-        """The next one."""
+        """The next number."""
         if not self._fetched:
             self.add(fetch(max(FEWEST_NUMBERS, 2 * self._taken)), now_ms)
         self._taken += 1
@@ -65,7 +65,7 @@ class InstanceNumbers:
 
 
 def is_eligible(members: Sequence[Member]) -> bool:
-    """Whether a group is of the kind that nearly always goes as expected, and ends no instance but its own."""
+    """Whether the guards of a group nearly always hold, and it ends no other instances."""
     return all(_is_likely(member) for member in members)
 
 
@@ -90,7 +90,7 @@ def _is_without_relatives(turn: Turn) -> bool:
 
 
 class OptimisticTransaction:
-    """Statements of one group. `asked` is what goes before them, the BEGIN first."""
+    """Statements of one group. `asked` are sent before them, the BEGIN first."""
 
     reads_are_cheap = False
 
@@ -111,20 +111,20 @@ class OptimisticTransaction:
         self._numbers = numbers
         self._queued: list[BatchedStatement] = []
         self.last: list[list[Row]] = []
-        """What was answered to what was asked with the COMMIT; nothing if the answer was lost."""
+        """The results of the statements that were sent with the COMMIT; empty if they were lost."""
         numbers.begin(now_ms)
 
     def update(self, statement: str, *bindings: Any) -> int:
-        """Queue a statement that changes rows; one, as far as anybody can tell now."""
+        """Queue a statement that is assumed to change one row."""
         self._queued.append(BatchedStatement(statement, bindings, one=True))
         return 1
 
     def execute(self, statement: str, *bindings: Any) -> None:
-        """Queue a statement of which nobody needs to know how many rows it changes."""
+        """Queue a statement that may change any number of rows."""
         self._queued.append(BatchedStatement(statement, bindings, one=False))
 
     def exists(self, statement: str, *bindings: Any) -> bool:
-        """Queue a look that nearly always finds its row."""
+        """Queue a read that is assumed to find its row."""
         self._queued.append(BatchedStatement(statement, bindings, one=True))
         return True
 
@@ -136,12 +136,12 @@ class OptimisticTransaction:
         return number
 
     def fetch(self, statement: str, *bindings: Any) -> list[Row]:
-        """Say what is queued, and run a statement that gives rows."""
+        """Send the queue, and run a statement that returns rows."""
         *_, rows = self._flush((statement, *bindings))
         return rows
 
     def commit(self, *last: BoundStatement) -> None:
-        """Say what is queued, ask `last`, and commit. What the function does not know is judged before."""
+        """Send the queue, run `last`, and commit. Statements outside of the batch function are checked before."""
         kinds = kinds_of(self._schema)
         if any(change.one and change.statement not in kinds for change in self._queued):
             self._flush()
@@ -153,7 +153,7 @@ class OptimisticTransaction:
             self._numbers.add(answers[-2 - len(last)], self.now_ms)
 
     def _flush(self, *more: BoundStatement) -> list[list[Row]]:
-        """One round trip: what goes before, what is queued, and what is asked."""
+        """One round trip: the statements before the queue, the queue, and `more`."""
         asked = self._asked
         self._asked = []
         queued = self._queued
@@ -161,13 +161,13 @@ class OptimisticTransaction:
         calls = list(self._calls(queued))
         answers = run_pipelined(self._connection, *asked, *(call for call, _ in calls), *more)
         for (_, change), rows in zip(calls, answers[len(asked) :], strict=False):
-            met = rows[0][0] if rows else 0  # a look that finds nothing gives no row
+            met = rows[0][0] if rows else 0  # a read that finds nothing returns no row
             if change is not None and change.one and met != 1:
                 raise MissedRow(f"{change.statement} met {met} rows")
         return answers
 
     def _calls(self, queued: Sequence[BatchedStatement]) -> Iterator[tuple[BoundStatement, BatchedStatement | None]]:
-        """Neighbours that the function knows share a call; the others go alone."""
+        """Adjacent statements of the batch function share a call; the others are sent alone."""
         kinds = kinds_of(self._schema)
         for is_known, changes in groupby(queued, key=lambda change: change.statement in kinds):
             if is_known:

@@ -1,3 +1,3 @@
--- For this transaction only: nobody waits long for a row that somebody else has, and whoever stops in the middle (a frozen
--- process, a cut cable) has its transaction ended by the server.
+-- For this transaction only: a bound on waits for row locks, and on the time that the transaction may be idle, so
+-- that the server ends the transaction of a frozen process or a cut connection.
 SELECT set_config('lock_timeout', ?1, true), set_config('idle_in_transaction_session_timeout', ?2, true)

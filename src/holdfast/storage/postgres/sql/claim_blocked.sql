@@ -1,5 +1,5 @@
--- Two claimers never get the same row: one that is locked is passed over. A build that has not tried yet takes what others
--- could not go on with (G12). Without a build all are tried again, except those that took their owners down.
+-- Two claimers never get the same row: locked rows are skipped. A build that has not tried an instance claims it
+-- (G12). Without a build all are claimed, except those that crashed their owners.
 UPDATE instances SET owner = ?1, fence = fence + 1, state = 'RUNNING', blocked = NULL, losses = 0
 WHERE number = ANY (ARRAY(
     SELECT number FROM instances

@@ -1,5 +1,5 @@
--- Two workers never get the same question: one that is locked is passed over. What a live worker owns is left to it,
--- and so is what has not begun: there is nothing to be seen of it yet (G11).
+-- Two workers never get the same query: locked rows are skipped. A query about an instance of another live worker is
+-- left to that one. An instance without a turn has no state to query yet (G11).
 UPDATE questions SET taken_by = ?1
 WHERE id = ANY (ARRAY(
     SELECT questions.id FROM questions JOIN instances ON instances.number = questions.number

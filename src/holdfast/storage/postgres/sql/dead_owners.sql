@@ -1,6 +1,6 @@
--- A read: keys that are not ACTIVE and still have something in their name, because whoever moved it on came no further
--- than a batch (W8). One look into the index for each owner, however much it has and whatever the planner knows. Each is
--- then lost by a conditional update.
+-- A read: keys of workers that are not ACTIVE and still own rows, because the worker that released them stopped
+-- after a batch (W8). One index lookup for each owner, whatever the planner's statistics. Each key is then lost by a
+-- guarded update.
 WITH RECURSIVE owners (owner) AS (
     (SELECT owner FROM instances WHERE owner IS NOT NULL ORDER BY owner LIMIT 1)
     UNION ALL

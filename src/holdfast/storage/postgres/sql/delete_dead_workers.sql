@@ -1,5 +1,4 @@
--- Tombstones that nobody can need any more (W5): long dead, and nothing is in their name. So many at a time, and not those
--- that another one is at.
+-- Keys that are long dead and own no rows (W5). A batch; rows that another process is deleting are skipped.
 DELETE FROM workers WHERE key = ANY (ARRAY(
     SELECT key FROM workers WHERE state = 'INACTIVE' AND deadline_ms < ?1
       AND NOT EXISTS (SELECT 1 FROM instances WHERE owner = workers.key)

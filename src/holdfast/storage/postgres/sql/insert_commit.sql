@@ -1,3 +1,3 @@
--- The group's id, in the group's own transaction: an unknown outcome is settled by looking here. Waits for whoever writes
--- the same id at the same moment; changes nothing if it is there.
+-- The group's id, in the group's own transaction: it settles an unknown outcome. Waits for a transaction that
+-- inserts the same id; changes nothing if the id is stored.
 INSERT INTO commits (id, part, at_ms) VALUES (?, ?, ?) ON CONFLICT (id, part) DO NOTHING

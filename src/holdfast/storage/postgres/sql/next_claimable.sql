@@ -1,5 +1,5 @@
--- A read: when the next instance of one of these workflows has something to do after the time given. One look into the
--- index for each workflow, however many instances of others wait. What is claimable is unowned.
+-- A read: the next time after ?2 at which an instance of one of these workflows becomes claimable. One index lookup
+-- for each workflow, however many instances of others wait. Claimable instances have no owner.
 SELECT min((
     SELECT claimable_at_ms FROM instances
     WHERE workflow = each.value AND claimable_at_ms > ?2

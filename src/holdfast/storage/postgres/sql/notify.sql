@@ -1,2 +1,2 @@
--- With the commit and once for a group: others look, and what there is to see is there.
+-- Sent with the commit, once for a group: the receivers poll the store.
 SELECT pg_notify(?1, ?2)

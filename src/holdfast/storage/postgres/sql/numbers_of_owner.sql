@@ -1,6 +1,6 @@
--- A read, before they are locked: the instances that the loss of a worker concerns, a batch of what it has and of those
--- that wait for what it runs. Step by step through the index of what is owned, whatever the planner knows: it would
--- rather sort all of it for each batch.
+-- A read, before the locks: the instances that the loss of a worker concerns, a batch of those that it owns and of
+-- those that wait for its attempts. Walks the index of owners row by row, whatever the planner's statistics: it
+-- would otherwise sort all of them.
 WITH RECURSIVE owned (number, place) AS (
     SELECT 0::bigint, 0
     UNION ALL

@@ -1,4 +1,3 @@
--- A read, in the transaction that goes on with it: in which way the execution ended.
--- Locked: two who go through one family do it one after the other.
+-- Read inside the write transaction. The lock serializes two workers that close the children of one execution.
 SELECT how FROM closings WHERE number = ? AND execution = ?
 FOR UPDATE

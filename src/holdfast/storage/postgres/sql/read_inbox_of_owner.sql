@@ -1,5 +1,5 @@
--- A read: whatever waits for instances that this worker holds, beyond the row given; and what was being written at the last
--- look (?3), which may have a lower number than what was seen then.
+-- A read: messages for instances of this worker behind the row ?2, and messages of transactions that were open at
+-- the last call (?3), whose row numbers may be lower.
 SELECT waiting.row, waiting.number, waiting.execution, waiting.stamp_ms, waiting.event
 FROM (
     SELECT {inbox_columns} FROM inbox WHERE row > ?2

@@ -1,6 +1,6 @@
--- Read inside the write transaction, before each is claimed by a conditional update. What somebody else is claiming is
--- passed over (L2). The names are an array: joined with a list, a planner without statistics would read and sort all that
--- waits.
+-- Read inside the write transaction, before each is claimed by a guarded update. Rows that another worker is
+-- claiming are skipped. The names are an array: joined with a list, a planner without statistics would read and sort
+-- all READY attempts.
 SELECT {attempt_columns},
     (SELECT id FROM instances WHERE instances.number = attempts.number),
     (SELECT workflow FROM instances WHERE instances.number = attempts.number)

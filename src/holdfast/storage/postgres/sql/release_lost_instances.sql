@@ -1,7 +1,7 @@
--- A batch of a lost worker's instances becomes claimable; the next claim raises the fence (W6). They were locked before
--- the worker was. What it has got since, and has a group on its way for, is left for the next batch: whoever has the
--- worker waits for no instance. They are found as in `numbers_of_owner`. Where nobody knows which of them it was running,
--- its loss is counted for each of them, once: the next batch does not meet them again (G12).
+-- A batch of a lost worker's instances becomes claimable; the next claim raises the fence (W6). Locked instances are
+-- left for the next batch: the group that holds the worker's row waits for no instance. Rows are found as in
+-- `numbers_of_owner`. If it is unknown which of them the worker was running, the loss is counted for each, once: the
+-- next batch does not contain them (G12).
 WITH RECURSIVE owned (number, place) AS (
     SELECT 0::bigint, 0
     UNION ALL

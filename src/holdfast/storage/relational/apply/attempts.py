@@ -1,4 +1,4 @@
-"""Changes of attempts: completions, retries, claims, heartbeats. Every one is conditional (A2, L13)."""
+"""Apply members about attempts: completions, next attempts, claims, heartbeats. Every change is guarded (A2, L13)."""
 
 import json
 from collections.abc import Sequence
@@ -8,10 +8,10 @@ import msgspec
 from holdfast.core.activity_options import decode_options
 from holdfast.core.admission import DeliveryVerdict, MessageKind, decide_delivery
 from holdfast.core.checks import require
-from holdfast.core.leases import WorkerKey
 from holdfast.core.ledger import Leg1Verdict, conclude_leg1, enter_leg1
 from holdfast.core.lifecycle import AttemptEvent, AttemptState, InstanceState
 from holdfast.payloads.failures import Failure
+from holdfast.payloads.limits import INLINE_LIMIT_BYTES
 from holdfast.storage.attempt_endings import end_by_failure
 from holdfast.storage.large_payloads import reference_of
 from holdfast.storage.members.attempts import ClaimAttempts, Completion, HeartbeatAttempt, OpenNextAttempt, Transition
@@ -24,8 +24,8 @@ from holdfast.storage.relational.transaction import Transaction
 
 
 def insert_attempt(transaction: Transaction, number: InstanceNumber, execution: int, new: NewAttempt) -> None:
-    """Open an attempt, READY or running at once."""
-    given = stored_input(transaction, number, new.input)
+    """Insert an attempt, READY or RUNNING."""
+    given = new.input if len(new.input) <= INLINE_LIMIT_BYTES else stored_input(transaction, number, new.input)
     transaction.update(
         transaction.sql.insert_attempt,
         number,
@@ -54,50 +54,60 @@ def close_by_completion(transaction: Transaction, completion: Completion, ledger
 
     A request to cancel that came in between does not make the answer stale: nothing waits for it any more (A1).
     """
-    if _close(transaction, completion, ledger, completion.from_state):
+    overdue_at_ms = None if completion.by_owner else transaction.now_ms
+    if _move(transaction, completion, completion.from_state, ledger, overdue_at_ms):
         return True
     is_running = completion.from_state is AttemptState.RUNNING
-    return is_running and _close(transaction, completion, ledger, AttemptState.CANCELLED_RUNNING)
-
-
-def _close(transaction: Transaction, completion: Completion, ledger: int, from_state: AttemptState) -> bool:
-    after = (completion.to_state, ledger, completion.failure)
-    overdue_at_ms = None if completion.by_owner else transaction.now_ms
-    guard = (completion.owner, from_state, completion.from_ledger, overdue_at_ms)
-    return _move(transaction, completion.key, after, guard)
+    return is_running and _move(transaction, completion, AttemptState.CANCELLED_RUNNING, ledger, overdue_at_ms)
 
 
 def move_attempt(transaction: Transaction, move: Transition, overdue_at_ms: int | None = None) -> bool:
     """One guarded transition; False if the attempt was not as expected, or not overdue at the time given."""
-    after = (move.to_state, move.to_ledger, move.failure)
-    return _move(transaction, move.key, after, (move.owner, move.from_state, move.from_ledger, overdue_at_ms))
+    return _move(transaction, move, move.from_state, move.to_ledger, overdue_at_ms)
 
 
 def _move(
     transaction: Transaction,
-    key: AttemptKey,
-    after: tuple[AttemptState, int, bytes | None],
-    guard: tuple[WorkerKey | None, AttemptState, int, int | None],
+    move: Transition | Completion,
+    from_state: AttemptState,
+    to_ledger: int,
+    overdue_at_ms: int | None,
 ) -> bool:
-    now_ms = transaction.now_ms
-    return transaction.update(transaction.sql.move_attempt, *after, now_ms, *key.primary_key, *guard) > 0
+    key = move.key
+    changed = transaction.update(
+        transaction.sql.move_attempt,
+        move.to_state,
+        to_ledger,
+        move.failure,
+        transaction.now_ms,
+        key.number,
+        key.execution,
+        key.activity,
+        key.dimension,
+        key.attempt,
+        move.owner,
+        from_state,
+        move.from_ledger,
+        overdue_at_ms,
+    )
+    return changed > 0
 
 
 def apply_completion(transaction: Transaction, completion: Completion) -> Outcome:
-    """A completion alone: the response enters leg 2 and waits in the inbox for its turn (L4, L14, G5)."""
+    """A completion without a turn: the response enters leg 2 and is put into the inbox (L4, L14, G5)."""
     answer = completion.event
     if answer is not None and _gate(transaction, completion.key) is DeliveryVerdict.DROP:
         answer = None
     ledger = completion.applied_ledger if answer is None else completion.entered_ledger
     if not close_by_completion(transaction, completion, ledger):
-        return Rejected(reason="the attempt is closed, or somebody else's")
+        return Rejected(reason="the attempt is closed, or owned by another worker")
     if answer is not None:
         put_in_inbox(transaction, completion.key.number, completion.key.execution, answer)
     return Applied()
 
 
 def reopen_for_inbox(transaction: Transaction, completion: Completion) -> None:
-    """A turn that was to apply this completion was rejected: take the exit from leg 2 back, keep the response."""
+    """The turn with this completion was rejected: undo the exit from leg 2, put the response into the inbox."""
     key = completion.key
     if completion.event is None or _gate(transaction, key) is DeliveryVerdict.DROP:
         return
@@ -119,14 +129,14 @@ def apply_open_next_attempt(transaction: Transaction, retry: OpenNextAttempt) ->
         cancelled = msgspec.structs.replace(retry.ended, from_state=AttemptState.CANCELLED_RUNNING)
         if retry.ended.from_state is AttemptState.RUNNING and move_attempt(transaction, cancelled, overdue_at_ms):
             return Applied()  # the code no longer waits for the activity, so it is not retried
-        return Rejected(reason="the attempt is closed, or somebody else's")
+        return Rejected(reason="the attempt is closed, or owned by another worker")
     if _gate(transaction, key) is not DeliveryVerdict.DROP:
         insert_attempt(transaction, key.number, key.execution, retry.next)
     return Applied()
 
 
 def release(transaction: Transaction, attempt: AttemptRecord) -> None:
-    """The claimer was lost before the body began: the same attempt waits again; its next entry is a rerun (W6)."""
+    """The claimer was lost before the body began: the same attempt is READY again; its next entry is a rerun (W6)."""
     expires = decode_options(attempt.options).expires_at_ready_ms(
         scheduled_at_ms=attempt.scheduled_at_ms, available_at_ms=transaction.now_ms
     )
@@ -134,9 +144,9 @@ def release(transaction: Transaction, attempt: AttemptRecord) -> None:
 
 
 def apply_claim_attempts(transaction: Transaction, claim: ClaimAttempts) -> Outcome:
-    """Take READY attempts in the order they became available, each by a conditional update (L2, L3, L8).
+    """Claim READY attempts in the order in which they became available, each by a guarded update (L2, L3, L8).
 
-    Of several queues the one comes first whose attempt has waited longest, so that none starves behind another.
+    The queue with the oldest attempt comes first, so that no queue starves.
     """
     taken: list[AttemptRecord] = []
     names = json.dumps(claim.names)
@@ -159,7 +169,7 @@ def _waiting_queues(transaction: Transaction, queues: Sequence[str], names: str)
 
 
 def _with_input(transaction: Transaction, attempt: AttemptRecord) -> AttemptRecord:
-    """The attempt with its input, for whoever runs it. One that is gone stays a reference, and the body fails."""
+    """The attempt with its input in place. A missing payload stays a reference, and the body fails."""
     reference = reference_of(attempt.input)
     rows = transaction.fetch(transaction.sql.read_payload, attempt.key.number, reference) if reference else []
     return msgspec.structs.replace(attempt, input=rows[0][0]) if rows else attempt
@@ -205,16 +215,16 @@ def _dead_letter(transaction: Transaction, ready: AttemptRecord) -> None:
 
 
 def apply_heartbeat(transaction: Transaction, beat: HeartbeatAttempt) -> Outcome:
-    """A6: accepted for the living attempt of this owner; the answer carries the request to cancel."""
+    """A6: accepted for an open attempt of this owner. The rejection of a cancelled attempt carries the request."""
     seen = (transaction.now_ms, beat.details, beat.expires_at_ms)
     rows = transaction.fetch(transaction.sql.heartbeat_attempt, *seen, *beat.key.primary_key, beat.owner)
     if not rows:
-        return Rejected(reason="the attempt is closed, or somebody else's")
+        return Rejected(reason="the attempt is closed, or owned by another worker")
     return Rejected(reason=CANCEL_REQUESTED) if rows[0][0] == AttemptState.CANCELLED_RUNNING else Applied()
 
 
 def _gate(transaction: Transaction, key: AttemptKey) -> DeliveryVerdict:
-    """G4, G5: does the instance still want the answer of this attempt?"""
+    """G4, G5: whether the instance still takes the answer of this attempt."""
     rows = transaction.fetch(transaction.sql.instance_gate, key.number)
     if not rows:
         return DeliveryVerdict.DROP

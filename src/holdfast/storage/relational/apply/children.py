@@ -1,9 +1,8 @@
-"""Children are created, and asked to end, in the transaction of their parent's turn: all or nothing (G11).
+"""Apply changes of children. They are created and cancelled in the transaction of their parent's turn (G11).
 
-The end of an execution, for the children it started: each is terminated, asked to end, or left alone (A9, C1).
-
-A family may be large. One commit acts on `MOST_CHILDREN_PER_COMMIT` of it at most; the row in `closings` that the end
-left behind says that there are more, and any worker goes on with them, a batch at a time.
+When an execution ends, each of its children is terminated, cancelled or left alone, by its policy (A9, C1). There may
+be many: one commit closes `MOST_CHILDREN_PER_COMMIT` of them at most. A row in `closings` records that there are more,
+and any worker closes them, a batch at a time.
 """
 
 from collections import deque
@@ -25,7 +24,7 @@ from holdfast.storage.relational.transaction import Transaction
 
 
 def terminate_with_children(transaction: Transaction, found: InstanceRecord, reason: str) -> tuple[EndedInstance, ...]:
-    """End an instance that was read in this transaction and is open, and do to its children what their policies say."""
+    """Terminate an open instance that was read in this transaction, and close its children by their policies."""
     terminate(transaction, found, reason)
     return close_children(transaction, found.number, found.execution)
 
@@ -33,12 +32,12 @@ def terminate_with_children(transaction: Transaction, found: InstanceRecord, rea
 def close_children(
     transaction: Transaction, number: InstanceNumber, execution: int, limit: int = MOST_CHILDREN_PER_COMMIT
 ) -> tuple[EndedInstance, ...]:
-    """Go through the children of an execution that has ended, and through theirs. Who ended without being asked."""
+    """Close the children of an ended execution, and theirs. Returns those that ended without running code."""
     return tuple(_close(transaction, number, execution, limit)[0])
 
 
 def apply_close_children(transaction: Transaction, member: CloseChildren) -> Outcome:
-    """The same for a janitor. Two who do it at the same time harm nothing: each finds what is left."""
+    """Close a batch of children. Concurrent calls are safe: each closes what is left."""
     ended, changed = _close(transaction, member.number, member.execution, member.limit)
     return Applied(changed=changed, ended=tuple(ended))
 
@@ -47,25 +46,25 @@ def _close(
     transaction: Transaction, number: InstanceNumber, execution: int, limit: int
 ) -> tuple[list[EndedInstance], int]:
     ended: list[EndedInstance] = []
-    families = deque([(number, execution)])
+    executions = deque([(number, execution)])
     done = 0
-    while families and done < limit:
-        family = families.popleft()
-        for (how,) in transaction.fetch(transaction.sql.read_closing, *family):
-            children = transaction.fetch(transaction.sql.open_children, *family, how, limit - done)
+    while executions and done < limit:
+        execution_key = executions.popleft()
+        for (how,) in transaction.fetch(transaction.sql.read_closing, *execution_key):
+            children = transaction.fetch(transaction.sql.open_children, *execution_key, how, limit - done)
             for *columns, policy in children:
                 child = instance_of(tuple(columns))
                 done += 1
                 if _act_on(transaction, child, ParentClose(policy), ParentEnd(how)):
                     ended.append(EndedInstance(child.id, child.number))
-                    families.append((child.number, child.execution))
+                    executions.append((child.number, child.execution))
             if done < limit:
-                transaction.update(transaction.sql.delete_closing, *family)
+                transaction.update(transaction.sql.delete_closing, *execution_key)
     return ended, done
 
 
 def _act_on(transaction: Transaction, child: InstanceRecord, policy: ParentClose, how: ParentEnd) -> bool:
-    """Do to a child what its parent's end means for it. Whether it has ended by it."""
+    """Close one child by its policy. Returns whether it has ended."""
     if decide_close(policy, how, child.state) is ParentClose.TERMINATE:
         terminate(transaction, child, PARENT_ENDED)
         return True
@@ -73,7 +72,7 @@ def _act_on(transaction: Transaction, child: InstanceRecord, policy: ParentClose
 
 
 def apply_terminate(transaction: Transaction, member: Terminate) -> Outcome:
-    """A9: TERMINATED in one commit, unless it is closed already."""
+    """A9: TERMINATED in one commit, unless it was closed before."""
     if member.number is None:
         rows = transaction.fetch(transaction.sql.lock_instance_by_id, member.id)
     else:
@@ -116,7 +115,7 @@ def end_with_relatives(
 
 
 def _create(transaction: Transaction, new: NewChild, parent: InstanceNumber, execution: int) -> None:
-    """The row with its tie to the parent, and its start in its inbox; or, if the id is taken, the refusal in ours."""
+    """Insert a child with its start in its inbox; if the id is taken, put the refusal into the parent's inbox."""
     now_ms = transaction.now_ms
     number = _insert(transaction, new, parent, execution)
     if number is None and not new.named and transaction.update(transaction.sql.supersede_child, now_ms, new.id, parent):

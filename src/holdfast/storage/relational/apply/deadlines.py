@@ -1,4 +1,4 @@
-"""Deadlines of instances: said once, and acted upon in the transaction of whoever finds them passed (A9, C1)."""
+"""Apply deadlines of instances: set once, and acted on by any worker that finds them passed (A9, C1)."""
 
 from holdfast.core import deadlines
 from holdfast.core.checks import require
@@ -15,14 +15,14 @@ from holdfast.storage.relational.transaction import Transaction
 
 
 def apply_set_deadline(transaction: Transaction, member: SetDeadline) -> Outcome:
-    """The second to say it changes nothing."""
+    """A second one changes nothing."""
     if set_deadline(transaction, member.number, member.deadline):
         return Applied()
     return Rejected(reason=f"instance {member.number} knows its deadline already, or has ended")
 
 
 def apply_expire(transaction: Transaction, member: Expire) -> Outcome:
-    """Ask the code to end, or end the instance without it. Before its time, and twice, nothing is done."""
+    """Cancel the code, or end the instance without it. Rejected before the deadline, and a second time."""
     rows = transaction.fetch(transaction.sql.read_deadline, member.number)
     deadline = DeadlineRecord(*rows[0]) if rows else None
     if deadline is None or deadline.expires_at_ms > transaction.now_ms:
@@ -46,7 +46,7 @@ def apply_expire(transaction: Transaction, member: Expire) -> Outcome:
 
 
 def _begin_grace(transaction: Transaction, found: InstanceRecord, deadline: DeadlineRecord) -> None:
-    """From now on, and not from the deadline: nobody may have been there to ask then."""
+    """The grace begins now, and not at the deadline, at which no worker may have run."""
     ends_at_ms = transaction.now_ms + deadline.grace_ms
     changed = transaction.update(transaction.sql.start_grace, ends_at_ms, found.number, deadline.expires_at_ms)
     require(changed == 1, f"the deadline of instance {found.number} has moved inside one transaction")

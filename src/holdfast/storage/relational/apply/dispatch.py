@@ -1,7 +1,7 @@
-"""How each member of a group changes the tables. Runs inside the group's transaction, one member after the other.
+"""Applies the members of a group in its transaction, one after the other.
 
-A member whose guard does not hold is `Rejected` and leaves nothing behind, except that completions which were to be
-applied by a rejected turn are kept: they commit alone, into the inbox (G5).
+A member whose guard does not hold is `Rejected` and changes nothing, except that the completions of a rejected turn are
+put into the inbox (G5).
 """
 
 from collections.abc import Callable, Sequence
@@ -54,7 +54,7 @@ def is_active(transaction: Transaction, key: WorkerKey) -> bool:
 
 
 def apply_members(transaction: Transaction, members: Sequence[Member]) -> list[Outcome]:
-    """Apply a group, member by member. What a dead worker sends is refused as a whole (W6, W7)."""
+    """Apply a group. Members of a worker that is not ACTIVE are rejected (W6, W7)."""
     alive: dict[WorkerKey, bool] = {}
     outcomes: list[Outcome] = []
     for member in members:
@@ -92,4 +92,4 @@ APPLY_BY_TYPE: Final[dict[type[Member], Callable[[Transaction, Any], Outcome]]] 
     AnswerQuery: apply_answer_query,
     DeleteQueries: apply_delete_queries,
 }
-"""How each kind of member is applied. A test compares it with the members there are."""
+"""The function for each type of member. A test compares the keys with the union."""

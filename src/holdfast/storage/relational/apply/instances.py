@@ -1,4 +1,4 @@
-"""New module."""
+"""Apply members about instances: starts, claims, release, block, saved flows (G1-G3, G12)."""
 
 import json
 
@@ -37,21 +37,18 @@ def apply_release(transaction: Transaction, release: Release) -> Outcome:
     )
 
 
-# ---------------------------------------------------------------- instances
-
-
 def apply_start(transaction: Transaction, start: Start) -> Outcome:
-    """G3: create, or do as the policy says with what has the id. A new id costs one statement."""
+    """G3: create an instance, or apply the policy to the one that has the id. A new id costs one statement."""
     number = _insert_instance(transaction, start)
     outcome = _start_again(transaction, start) if number is None else _begin(transaction, start, number)
     if start.mail is None or not isinstance(outcome, StartedInstance) or (outcome.created and start.mail_taken):
         return outcome
-    told = apply_deliver(transaction, start.mail)
-    return msgspec.structs.replace(outcome, mail=told) if isinstance(told, Delivered) else outcome
+    delivered = apply_deliver(transaction, start.mail)
+    return msgspec.structs.replace(outcome, mail=delivered) if isinstance(delivered, Delivered) else outcome
 
 
 def _begin(transaction: Transaction, start: Start, number: InstanceNumber) -> StartedInstance:
-    """The row is new: its first turn rides along, or its start waits for whoever claims it."""
+    """Write the first turn of a new instance, or put its start into its inbox."""
     stored_input(transaction, number, start.input)
     insert_payloads(transaction, number, start.payloads)
     if start.deadline is not None:
@@ -69,7 +66,7 @@ def _begin(transaction: Transaction, start: Start, number: InstanceNumber) -> St
 
 
 def _start_again(transaction: Transaction, start: Start) -> Outcome:
-    """The id is taken. What makes room for a new instance is in the transaction that creates it."""
+    """The id is taken: apply the policy. The old instance is superseded in the transaction that creates the new one."""
     rows = transaction.fetch(transaction.sql.lock_instance_by_id, start.id)
     if not rows:
         raise ConcurrentChange(f"the id {start.id!r} was taken a moment ago, and is not any more")
@@ -104,7 +101,7 @@ def _conflict(start: Start, workflow: str) -> str:
 
 
 def _stored_input(start: Start) -> bytes:
-    """What stands in the row of the instance."""
+    """The value of the input column."""
     if len(start.input) <= INLINE_LIMIT_BYTES:
         return start.input
     return marked(large_payload(start.input).reference)
@@ -132,12 +129,12 @@ def _insert_instance(transaction: Transaction, start: Start) -> InstanceNumber |
 
 
 def _created_at_ms(start: Start, now_ms: int) -> int:
-    """The time of the start. A first turn in the same commit has scheduled activities before this transaction began."""
+    """The time of the start. A first turn in the same commit began before this transaction."""
     return now_ms if start.first is None else min(start.first.stamp_ms, now_ms)
 
 
 def _created(start: Start, number: InstanceNumber, now_ms: int) -> InstanceRecord:
-    """The row that was inserted, with what its first turn made of it."""
+    """The inserted row, as its first turn left it."""
     first = start.first
     closed = first.effects.close if first and first.effects else None
     return InstanceRecord(

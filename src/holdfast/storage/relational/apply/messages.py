@@ -1,6 +1,6 @@
-"""Messages from outside: whether an instance takes them now, and where they wait (G5, G6, G7, A9).
+"""Apply messages for instances: events, requests to cancel, updates (G5, G6, G7, A9).
 
-Updates: sent once by their id, answered with the turn that took them, and kept with their instance (G5, G7, G11).
+An update is delivered once by its id, answered with the turn that took it, and stored with its instance (G7, G11).
 """
 
 import hashlib
@@ -25,7 +25,7 @@ from holdfast.storage.relational.transaction import Row, Transaction
 
 
 def record_update(transaction: Transaction, found: InstanceRecord, event: UpdateAccepted) -> EventVerdict:
-    """Judge an update, and note one that is to be delivered."""
+    """Judge an update, and insert one that is delivered."""
     asked = hashlib.sha256(b"%b\0%b" % (event.name.encode(), bytes(event.input.data))).digest()
     rows = transaction.fetch(transaction.sql.read_update, found.number, event.id)
     known, is_same = (rows[0][1], rows[0][3] == asked) if rows else (None, True)
@@ -37,7 +37,7 @@ def record_update(transaction: Transaction, found: InstanceRecord, event: Update
 
 
 def write_answers(transaction: Transaction, number: InstanceNumber, answers: tuple[UpdateAnswer, ...]) -> None:
-    """What a turn says to those who sent updates."""
+    """Write the answers of a turn to updates."""
     for one in answers:
         expires_at_ms = transaction.now_ms + REJECTION_KEPT_MS if one.state in REFUSALS else None
         changed = transaction.update(
@@ -50,7 +50,7 @@ logger = logging.getLogger("holdfast")
 
 
 def apply_deliver(transaction: Transaction, message: Deliver) -> Outcome:
-    """Take a message, or say why not. A refused one changes nothing and is in nobody's way."""
+    """Deliver a message, or reject it. A refused message changes nothing."""
     event, number = message.event, message.number
     if isinstance(event, EventReceived):
         by_id = (transaction.sql.lock_mailbox_by_id, message.id)
@@ -85,7 +85,7 @@ def write_mailbox(transaction: Transaction, effects: TurnEffects, number: Instan
 
 @lru_cache(maxsize=1_000)
 def _text_of(waits: tuple[str, ...]) -> str:
-    """The names that are waited for, as they are stored. Instances of one workflow wait for the same."""
+    """The stored form of awaited names. Instances of one workflow wait for the same ones, hence the cache."""
     return json.dumps(waits)
 
 
@@ -95,7 +95,7 @@ def _names_in(waits: str) -> frozenset[str]:
 
 
 def _send(transaction: Transaction, message: Deliver) -> None:
-    """A message that a turn sends: whoever sent it does not wait for an answer."""
+    """Deliver a message that a turn sends. Its code does not wait for the verdict, so a refusal is logged."""
     outcome = apply_deliver(transaction, message)
     if isinstance(outcome, Rejected):
         logger.warning("a message of a workflow was for nobody: %s", outcome.reason)
@@ -133,7 +133,7 @@ def _raise(transaction: Transaction, mailbox: Row, event: EventReceived, message
 
 
 def _update(transaction: Transaction, found: InstanceRecord, event: UpdateAccepted) -> EventVerdict:
-    """An update waits in the inbox until the code takes it (G5). Its empty name: see `release_instance`."""
+    """Put an update into the inbox (G5). For its empty name see `release_instance.sql`."""
     verdict = record_update(transaction, found, event)
     if verdict is EventVerdict.DELIVER:
         put_in_inbox(transaction, found.number, found.execution, event, name="")

@@ -1,6 +1,6 @@
-"""Pending responses: values that an activity yields enter leg 2 together (L4, L11, L14, L15).
+"""Apply streamed values: pending responses that enter leg 2 together (L4, L11, L14, L15).
 
-They wait in the inbox, or leave with the turn that comes with them.
+They are put into the inbox, or leave leg 2 with the turn that applies them in the same commit.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from holdfast.storage.relational.transaction import Transaction
 
 
 def apply_stream_values(transaction: Transaction, responses: StreamValues) -> Outcome:
-    """Alone: all of them or none, into the inbox. The same ones again change nothing (L11)."""
+    """Without a turn: all of them or none, into the inbox. A repetition changes nothing (L11)."""
     key, now_ms, count = responses.key, transaction.now_ms, len(responses.event.numbers)
     entered = enter_pending(responses.from_ledger, count)
     if not _move(transaction, responses, responses.from_ledger, entered):
@@ -27,7 +27,9 @@ def apply_stream_values(transaction: Transaction, responses: StreamValues) -> Ou
             transaction.sql.heartbeat_attempt, now_ms, None, responses.expires_at_ms, *_guard(responses)
         )
         is_cancelled = bool(rows) and rows[0][0] == AttemptState.CANCELLED_RUNNING
-        return Rejected(reason=CANCEL_REQUESTED if is_cancelled else "the attempt is closed, or somebody else's")
+        return Rejected(
+            reason=CANCEL_REQUESTED if is_cancelled else "the attempt is closed, or owned by another worker"
+        )
     put_in_inbox(transaction, key.number, key.execution, responses.event)
     return Applied(changed=count)
 
@@ -42,7 +44,7 @@ def enter_with_turn(transaction: Transaction, entries: Sequence[StreamValues]) -
 
 
 def undo_values(transaction: Transaction, entries: Sequence[StreamValues]) -> None:
-    """The turn of these values is not written after all."""
+    """Undo the entry of values whose turn is rejected."""
     for responses in reversed(entries):
         moved = _move(transaction, responses, _passed(responses), responses.from_ledger)
         require(moved, f"attempt {responses.key} lost the responses that this transaction added to it")
@@ -53,7 +55,7 @@ def _passed(responses: StreamValues) -> int:
 
 
 def _move(transaction: Transaction, responses: StreamValues, before: int, after: int) -> bool:
-    """Conditional on all digits but those that count exits, which belong to the instance's turns (decision 14)."""
+    """Guarded by all digits but those that count exits, which belong to the instance's turns (decision 14)."""
     bindings = (after - before, transaction.now_ms, responses.expires_at_ms, *_guard(responses))
     return bool(transaction.update(transaction.sql.enter_responses, *bindings, before // RESPONSE_ENTRY))
 
@@ -63,6 +65,6 @@ def _guard(responses: StreamValues) -> tuple[int | str, ...]:
 
 
 def exit_pending(transaction: Transaction, left: AppliedValues) -> None:
-    """L5: the turn that is being written has applied so many pending responses of an attempt."""
+    """L5: the turn that is being written has applied pending responses of an attempt."""
     changed = transaction.update(transaction.sql.exit_pending, left.count, *left.key.primary_key)
     require(changed == 1, f"attempt {left.key} does not have {left.count} responses that could leave leg 2")

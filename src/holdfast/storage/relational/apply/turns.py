@@ -1,9 +1,8 @@
-"""Continue-as-new (G4): one execution ends and the next begins, in the transaction of the turn that asked for it.
+"""Apply a turn, all or nothing (G11): history, attempts, effects, and the end of the execution.
 
-What answers the old execution (completions, fired timers) goes with it; the rest of the inbox is the instance's mailbox
-and is carried over. The fence is raised, so that nothing of the old execution fits the new one (G1).
-
-The key-values of instances: changed in the turn that changes them, kept by instance number (G4, G11).
+With continue-as-new (G4) one execution ends and the next begins in the same transaction. Answers to the old execution
+(completions, fired timers) are deleted; the rest of the inbox is carried over. The fence is raised, so that no turn of
+the old execution fits the new one (G1).
 """
 
 from typing import TYPE_CHECKING
@@ -57,7 +56,7 @@ def _clear_answers(transaction: Transaction, number: InstanceNumber) -> None:
         try:
             event = decode_event(row.event)
         except (msgspec.DecodeError, UnicodeDecodeError):
-            continue  # what nobody can read is not lost: whoever takes it in says so (G12)
+            continue  # an unreadable message is carried over, and blocks the instance when it is applied (G12)
         if isinstance(event, ANSWERS):
             transaction.update(transaction.sql.delete_inbox, row.row, number)
 
@@ -69,9 +68,6 @@ def write_state_values(transaction: Transaction, number: InstanceNumber, changes
             transaction.execute(transaction.sql.delete_state_value, number, change.key)
         else:
             transaction.execute(transaction.sql.set_state_value, number, change.key, change.value)
-
-
-# ---------------------------------------------------------------- turns
 
 
 def apply_turn(transaction: Transaction, turn: Turn) -> Outcome:
@@ -106,10 +102,11 @@ def _has_read_all(transaction: Transaction, number: InstanceNumber, read_to: int
 
 def _advance(transaction: Transaction, turn: Turn) -> bool:
     after = turn.turn + 1 if turn.events else turn.turn
-    guard = (turn.number, turn.fence, turn.owner, turn.turn)
+    number, fence, owner, before = turn.number, turn.fence, turn.owner, turn.turn
+    sql, stamp_ms = transaction.sql, turn.stamp_ms
     if turn.key is not None:
-        return transaction.update(transaction.sql.commit_flow_turn, after, turn.stamp_ms, turn.key, *guard) > 0
-    return transaction.update(transaction.sql.commit_turn, after, turn.stamp_ms, *guard) > 0
+        return transaction.update(sql.commit_flow_turn, after, stamp_ms, turn.key, number, fence, owner, before) > 0
+    return transaction.update(sql.commit_turn, after, stamp_ms, number, fence, owner, before) > 0
 
 
 def write_turn(transaction: Transaction, turn: Turn, number: InstanceNumber) -> tuple[EndedInstance, ...]:

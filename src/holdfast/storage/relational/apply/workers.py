@@ -1,7 +1,4 @@
-"""What a worker had moves on when the worker is gone, or when it does not know it itself (W3, W6).
-
-What a heartbeat changes: the worker is registered, or its lease is renewed, or nothing (W1-W5).
-"""
+"""Apply heartbeats of workers (W1-W5), the loss of a worker (W6), and the release of rows it does not hold (W3)."""
 
 from enum import StrEnum
 from typing import Final
@@ -27,24 +24,24 @@ from holdfast.storage.relational.rows import attempt_of
 from holdfast.storage.relational.transaction import Transaction
 
 NO_DEADLINE_MS: Final = 2**62
-"""W10, W11: a worker that left or is seen dead is lost whatever its deadline."""
+"""W10, W11: a worker that stopped or is known to be dead is lost whatever its deadline."""
 
 
 class LossVerdict(StrEnum):
-    """What is judged of the loss of a worker, once and for everything that it had (G12)."""
+    """The verdict on the loss of a worker, once for all its rows (G12)."""
 
     CLEAN = "clean"
-    """It left: nothing is counted (W10, A10)."""
+    """A clean stop: no loss is counted (W10, A10)."""
     EXPLAINED = "explained"
-    """It is known what it was running: that is counted when its lease ends, and nothing else."""
+    """The instance that it was running is known: the loss is counted for that one only."""
     UNEXPLAINED = "unexplained"
-    """Nobody knows what it was running: the loss is counted for every instance that it had."""
+    """The instance that it was running is unknown: the loss is counted for each instance that it owned."""
 
 
 def apply_mark_worker_lost(transaction: Transaction, lose: MarkWorkerLost) -> Outcome:
-    """W6: flip the worker, then move a batch of what it had. Repeated until nothing is left, maybe by several at once.
+    """W6: make the worker INACTIVE, then release a batch of its rows. Repeated until none is left, by any worker.
 
-    Who flips it judges the loss. The others may know less or more of it, and go by that verdict.
+    The first member decides the verdict on the loss. Later ones, which may know less or more, use it.
     """
     now_ms, loss = transaction.now_ms, _judged_by(lose)
     found = transaction.fetch(transaction.sql.lock_worker, lose.key)
@@ -68,7 +65,7 @@ def apply_mark_worker_lost(transaction: Transaction, lose: MarkWorkerLost) -> Ou
 
 
 def _release_instances(transaction: Transaction, lose: MarkWorkerLost, *, is_active: bool) -> Outcome:
-    """W1: a batch of the instances of a worker that stays."""
+    """W1: release a batch of the instances of a worker that stays ACTIVE."""
     if not is_active:
         return Rejected(reason=f"worker {lose.key} is not active")
     if lose.culprit is not None:
@@ -83,21 +80,21 @@ def _judged_by(lose: MarkWorkerLost) -> LossVerdict:
 
 
 def apply_release_unknown(transaction: Transaction, disown: ReleaseUnknown) -> Outcome:
-    """W3: what is as its owner saw it and did not know it moves on, as if its worker were lost."""
+    """W3: release rows that have not changed since their owner read them, as if the worker were lost."""
     moved = sum(
-        transaction.update(transaction.sql.release_instance, held.number, held.fence, disown.owner)
-        for held in disown.instances
+        transaction.update(transaction.sql.release_instance, owned.number, owned.fence, disown.owner)
+        for owned in disown.instances
     )
-    for held in disown.attempts:
-        guard = (disown.owner, held.state, held.ledger)
-        for row in transaction.fetch(transaction.sql.owned_attempt, *held.key.primary_key, *guard):
+    for owned in disown.attempts:
+        guard = (disown.owner, owned.state, owned.ledger)
+        for row in transaction.fetch(transaction.sql.owned_attempt, *owned.key.primary_key, *guard):
             moved += 1
             _reassign(transaction, attempt_of(row), is_clean=False)
     return Applied(changed=moved)
 
 
 def _reassign(transaction: Transaction, attempt: AttemptRecord, *, is_clean: bool) -> None:
-    """Nobody looks after an attempt any more: the next one, or the same one again, or its end (W6)."""
+    """End an attempt without a worker: open the next one, release the same one, or end it (W6)."""
     event = LOSS_EVENT[attempt.state]
     if attempt.state is AttemptState.RUNNING:
         ended = end_by_loss(attempt, now_ms=transaction.now_ms, is_clean=is_clean)
@@ -112,7 +109,7 @@ def _reassign(transaction: Transaction, attempt: AttemptRecord, *, is_clean: boo
 
 
 def apply_worker_heartbeat(transaction: Transaction, beat: Heartbeat, registration: Registration) -> HeartbeatReply:
-    """Judge a heartbeat by the worker's row, and record what follows."""
+    """Judge a heartbeat by the worker's row, and register the worker or renew its lease."""
     sql = transaction.sql
     rows = transaction.fetch(sql.read_worker, beat.key)
     record: WorkerRecord | None = None

@@ -1,2 +1,2 @@
--- A read: what was sent to change instances, and what came of it.
+-- A read: all updates with their states and answers.
 SELECT number, id, state, answer FROM updates ORDER BY number, id

@@ -1,5 +1,5 @@
--- A read: keys that are not ACTIVE and still have something in their name, because whoever moved it on came no further
--- than a batch (W8). In the indexes of what is owned alone. Each is then lost by a conditional update.
+-- A read: keys of workers that are not ACTIVE and still own rows, because the worker that released them stopped
+-- after a batch (W8). Uses the indexes of owners only. Each key is then lost by a guarded update.
 SELECT owner FROM (
     SELECT owner FROM instances WHERE owner IS NOT NULL
     UNION

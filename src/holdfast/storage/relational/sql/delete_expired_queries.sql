@@ -1,2 +1,2 @@
--- What nobody waits for any more: their askers are gone.
+-- Expired queries: their clients do not wait any longer.
 DELETE FROM questions WHERE expires_at_ms <= ?

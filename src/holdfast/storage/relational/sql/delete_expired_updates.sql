@@ -1,2 +1,2 @@
--- Rejections that their senders have read by now. Nothing else expires.
+-- Expired rejections of updates. Nothing else of updates expires.
 DELETE FROM updates WHERE expires_at_ms <= ?

@@ -1,2 +1,2 @@
--- Its asker has the answer, or waits no more.
+-- Its client has read the answer, or has stopped waiting.
 DELETE FROM questions WHERE id = ?

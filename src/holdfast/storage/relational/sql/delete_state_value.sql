@@ -1,2 +1,2 @@
--- Part of a guarded turn: the key-value was taken away.
+-- Part of a guarded turn: the state value was deleted.
 DELETE FROM kept WHERE number = ? AND key = ?

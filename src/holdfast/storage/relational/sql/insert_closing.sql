@@ -1,4 +1,4 @@
--- In the transaction that ends an execution: if it leaves children behind, somebody has to go through them (C1).
+-- In the transaction that ends an execution: records that it has children to close (C1).
 INSERT INTO closings (number, execution, how)
 SELECT ?1, ?2, ?3 WHERE EXISTS (
     SELECT 1 FROM instances

@@ -1,3 +1,3 @@
--- Read inside the write transaction, so nothing changes between this look and what follows from it (G5).
+-- Read inside the write transaction: the row does not change before the decision is written (G5).
 SELECT state, execution, owner FROM instances WHERE number = ?
 {row_lock}

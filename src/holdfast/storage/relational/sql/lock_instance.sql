@@ -1,4 +1,4 @@
--- Read inside the write transaction: an instance that nobody else changes until its end.
+-- Read inside the write transaction: no other transaction changes the instance before its end.
 SELECT {instance_columns}
 FROM instances WHERE number = ?
 {row_lock}

@@ -1,2 +1,2 @@
--- A read: anyone may go on with them, and two who do harm nothing (C1).
+-- A read: any worker may close these children, and concurrent workers are safe (C1).
 SELECT number, execution FROM closings LIMIT ?

@@ -1,3 +1,3 @@
--- A read: which attempts are in a worker's name, for the worker to compare with what it knows (W3).
+-- A read: the open attempts of a worker, which it compares with those that it holds (W3).
 SELECT number, execution, activity, attempt, dimension, state, ledger FROM attempts
 WHERE owner = ? AND closed_at_ms IS NULL

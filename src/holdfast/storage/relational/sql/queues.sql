@@ -1,4 +1,4 @@
--- A read: what waits in each queue, in the index of what waits alone, and what runs, of which there is never much.
+-- A read: the READY attempts of each queue, from their index, and the running ones, which are never many.
 SELECT queue, CAST(sum(ready) AS BIGINT), CAST(sum(later) AS BIGINT), CAST(sum(running) AS BIGINT), min(oldest_at_ms)
 FROM (
     SELECT queue, count(*) FILTER (WHERE available_at_ms <= ?1) AS ready,

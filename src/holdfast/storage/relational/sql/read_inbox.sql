@@ -1,2 +1,2 @@
--- A read by the owner: nobody else consumes these rows.
+-- A read by the owner: no other worker consumes these rows.
 SELECT {inbox_columns} FROM inbox WHERE number = ? ORDER BY row

@@ -1,4 +1,4 @@
--- A read, of one moment: an instance, what its code says of itself, and the events of its last turn.
+-- A read in one snapshot: an instance, its status, and the events of its last turn.
 SELECT {instance_columns},
     (SELECT value FROM kept WHERE kept.number = instances.number AND kept.key = ''),
     NULL,

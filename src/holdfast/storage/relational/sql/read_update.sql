@@ -1,2 +1,2 @@
--- A read: what became of one update.
+-- A read: one update, its state and its answer.
 SELECT id, state, answer, asked FROM updates WHERE number = ? AND id = ?

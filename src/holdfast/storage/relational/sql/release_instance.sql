@@ -1,6 +1,6 @@
--- An event is something to do if its name is waited for; an update, whose name is empty, unless the code winds up, which
--- is said by an empty name among those that it waits for: then it is for the next execution (G4).
--- Guarded by the fence. The next thing to do decides when anyone may claim it: a message at once, a timer when due (G2).
+-- Guarded by the fence. The next thing to do decides when any worker may claim it: a message at once, a timer when
+-- it is due (G2). An event counts if its name is awaited. An update, whose name is empty, counts unless the code
+-- winds up, for which the awaited names contain an empty one: then it is for the next execution (G4).
 UPDATE instances SET owner = NULL, claimable_at_ms = CASE
     WHEN EXISTS (
         SELECT 1 FROM inbox WHERE inbox.number = instances.number

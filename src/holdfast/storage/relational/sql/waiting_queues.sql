@@ -1,5 +1,5 @@
--- Read inside the write transaction: of these queues, those that have a READY attempt of one of these activities, and
--- the one first whose attempt has waited longest. One look into the index for each, however much waits.
+-- Read inside the write transaction: those of the queues that have a READY attempt of one of these activities, the
+-- one with the oldest attempt first. One index lookup for each.
 SELECT found.queue FROM (
     SELECT each.value AS queue, (
         SELECT available_at_ms FROM attempts

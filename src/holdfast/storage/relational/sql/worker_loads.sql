@@ -1,4 +1,4 @@
--- A read: how much is in the name of each worker. In the indexes of what is owned alone.
+-- A read: the number of open rows of each worker. Uses the indexes of owners only.
 SELECT owner, CAST(sum(attempts) AS BIGINT), CAST(sum(instances) AS BIGINT) FROM (
     SELECT owner, count(*) AS attempts, 0 AS instances FROM attempts
     WHERE owner IS NOT NULL AND closed_at_ms IS NULL

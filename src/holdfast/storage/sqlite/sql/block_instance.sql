@@ -1,4 +1,5 @@
--- Guarded by the fence. A second try of the same one is applied, too: whoever blocks it logs it, also if a reply was lost. Parked: history and inbox stay, nobody claims it but another build (G12).
+-- Guarded by the fence. Blocking it again for the same reason is applied, too: the worker logs it, also if a reply
+-- was lost. History and inbox stay, and only another build claims it (G12).
 UPDATE instances SET state = 'BLOCKED', blocked = ?1, owner = NULL, claimable_at_ms = NULL,
     blocked_by = CASE
         WHEN EXISTS (SELECT 1 FROM json_each(blocked_by) WHERE value = ?2) THEN blocked_by

@@ -1,5 +1,6 @@
--- One statement inside a write transaction, as claim_instances: a build that has not tried yet takes what others could not go on with (G12).
--- Without a build all are tried again, except those that took their owners down: every restart would lose another worker.
+-- One statement inside a write transaction, as claim_instances: a build that has not tried an instance claims it
+-- (G12). Without a build all are claimed, except those that crashed their owners: every restart would lose another
+-- worker.
 UPDATE instances SET owner = ?1, fence = fence + 1, state = 'RUNNING', blocked = NULL, losses = 0
 WHERE number IN (
     SELECT number FROM instances

@@ -1,5 +1,5 @@
--- One statement inside a write transaction: two workers never get the same question. What a live worker owns is left to it,
--- and so is what has not begun: there is nothing to be seen of it yet (G11).
+-- One statement inside a write transaction: two workers never get the same query. A query about an instance of
+-- another live worker is left to that one. An instance without a turn has no state to query yet (G11).
 UPDATE questions SET taken_by = ?1
 WHERE id IN (
     SELECT questions.id FROM questions JOIN instances ON instances.number = questions.number
