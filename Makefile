@@ -1,5 +1,5 @@
-# Everything but the demo runs in .venv, which is made when it is missing and made again when the pins change.
-# `make test` is what continuous integration runs; `make check` is for every save of a file.
+# Every target but the demo uses .venv, which is created when it is missing and updated when the pins change.
+# `make test` is what continuous integration runs; `make check` is for the minutes between two commits.
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
@@ -10,7 +10,7 @@ CHECK_PYTHON = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and
 PYTEST_JOBS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help venv format lint types layers fast check test test-postgres nightly mutants bench bench-postgres bench-compare demo docs clean
+.PHONY: help venv format lint mypy types layers fast check test test-postgres nightly mutants bench bench-postgres bench-compare demo docs clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -32,19 +32,21 @@ lint: $(READY)  ## format and lint, read-only
 	@$(BIN)/ruff format --check --quiet .
 	@$(BIN)/ruff check --quiet .
 
-types: $(READY)  ## mypy --strict and pyright
+mypy: $(READY)  ## mypy --strict
 	@$(BIN)/mypy --no-error-summary
+
+types: mypy  ## mypy --strict and pyright
 	@$(BIN)/pyright --warnings
 
 layers: $(READY)  ## the import rules of the architecture
 	@$(BIN)/lint-imports --no-logo
 
-fast: $(READY)  ## the fast tests
+fast: $(READY)  ## the fast tests, on SQLite
 	@HYPOTHESIS_PROFILE=dev $(BIN)/pytest -q -n $(PYTEST_JOBS) -m 'not slow'
 
-check: lint types layers fast  ## format, lint, types, layers, fast tests: under a minute
+check: lint mypy layers fast  ## format, lint, mypy, layers, fast tests on SQLite: about two minutes on two cores
 
-test: lint types layers  ## everything continuous integration runs
+test: lint types layers  ## everything continuous integration runs: about ten minutes on two cores
 	@HYPOTHESIS_PROFILE=ci $(BIN)/pytest -q -n $(PYTEST_JOBS)
 
 test-postgres: $(READY)  ## the scenarios and crashes on PostgreSQL instead of SQLite
@@ -54,7 +56,7 @@ test-postgres: $(READY)  ## the scenarios and crashes on PostgreSQL instead of S
 nightly: $(READY)  ## the tests with far more random examples
 	@HYPOTHESIS_PROFILE=nightly $(BIN)/pytest -q -n $(PYTEST_JOBS) --timeout 7200
 
-mutants: $(READY)  ## break the engine in many small ways: each must be caught by a test
+mutants: $(READY)  ## mutation tests: break the engine in many small ways, each of which a test must catch
 	@$(BIN)/python -m tools.mutants
 
 bench: $(READY)  ## measure Holdfast beside the bare limit of this machine: under five minutes
@@ -71,13 +73,13 @@ build/peers/dbos/ready:
 	@build/peers/dbos/bin/pip install -q dbos==3.3.0
 	@touch $@
 
-docs: $(READY)  ## write the generated parts of the documentation again
+docs: $(READY)  ## write the generated pages of the documentation
 	@$(BIN)/python -m tools.generate_docs
 
 demo: $(DEMO)/.ready  ## kill a worker in the middle of a step and watch another continue
 	@$(DEMO)/bin/python -m tools.demo
 
-# The demo needs Holdfast and nothing of what the tests need, so it has an environment of its own, made in seconds.
+# The demo needs Holdfast without the tools of the tests, so it has a small environment of its own.
 $(DEMO)/.ready: pyproject.toml constraints.txt
 	@echo "Setting up $(DEMO) (some seconds, the first time)"
 	@$(CHECK_PYTHON)

@@ -10,7 +10,7 @@ VALUE_WIDTH: Final = 110
 ROW_HEIGHT: Final = 26
 TOP: Final = 44
 LONGEST: Final = 2.0
-"""Bars end here; what is longer is cut, its figure says how long it is."""
+"""The longest bar; a longer one is cut, and its figure has the full value."""
 GOOD: Final = "#2e7d5b"
 BAD: Final = "#b3402e"
 

@@ -11,8 +11,8 @@ from typing import Final
 import msgspec
 
 from benchmarks.measure import Sample, percentile
-from holdfast.client.client import Client
-from holdfast.client.engine import Engine, connect
+from holdfast.client.client import Client, connect
+from holdfast.client.engine import Engine
 from holdfast.core.activity_options import ActivityOptions, encode_options
 from holdfast.core.history import ActivityScheduled, HistoryEvent, Payload, Started, encode_event, encode_events
 from holdfast.core.leases import Heartbeat, WorkerKey
@@ -84,7 +84,7 @@ async def _one(client: Client, name: str) -> float:
 
 
 async def _janitor(command: Sequence[str]) -> asyncio.subprocess.Process:
-    """A process that finds the dead worker and moves on what it had; it says when it begins."""
+    """A process that finds the dead worker and reassigns its work; it prints a line when it begins."""
     process = await asyncio.create_subprocess_exec(sys.executable, *command, stdout=subprocess.PIPE)
     if process.stdout is None or not await asyncio.wait_for(process.stdout.readline(), LONGEST_SECONDS):
         raise AssertionError("the janitor did not begin")
@@ -101,7 +101,7 @@ async def clear_up(store: str | Path) -> None:
     """The same on any store."""
     print("begins", flush=True)
     before = time.perf_counter()
-    async with Engine(store):  # whoever starts looks for those who are gone before anything else
+    async with Engine(store):  # an engine looks for dead workers when it starts
         print(time.perf_counter() - before)
 
 
@@ -109,8 +109,8 @@ async def clear_up(store: str | Path) -> None:
 
 
 async def _make(store: Store, count: int) -> None:
-    said = Registration(host=b"{}", queues="[]", build="")
-    store.heartbeat(Heartbeat(DEAD, None, LEASE_MS), said)
+    registration = Registration(host=b"{}", queues="[]", build="")
+    store.heartbeat(Heartbeat(DEAD, None, LEASE_MS), registration)
     for first in range(0, count, GROUP):
         numbers = range(first, min(first + GROUP, count))
         starts = [_start(number, runs=number < RUNNING) for number in numbers]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 Sample = dict[str, float]
-"""What one run of one workload measured, by name."""
+"""The figures of one run of one workload, by name."""
 Value = TypeVar("Value")
 MEGABYTE: Final = 1024 * 1024
 PERCENT: Final = 100
@@ -28,13 +28,13 @@ def medians(samples: Sequence[Sample]) -> Sample:
 
 
 def resident_megabytes() -> float:
-    """What this process has in memory now."""
+    """The resident memory of this process."""
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / MEGABYTE
 
 
 def processor_seconds() -> float:
-    """What this process has used of the processor, user and system."""
+    """The processor time of this process, user and system."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime
 
@@ -42,7 +42,7 @@ def processor_seconds() -> float:
 async def gather_bounded(
     work: Callable[[int], Awaitable[Value]], count: int, in_flight: int, *, first: int = 0
 ) -> list[Value]:
-    """Call `work` with `count` numbers from `first` on, so many at a time. Each place takes the next number at once."""
+    """Call `work` with `count` numbers from `first` on, with at most `in_flight` calls at a time."""
     numbers = iter(range(first, first + count))
     results: list[Value] = []
 

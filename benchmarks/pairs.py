@@ -1,7 +1,7 @@
-"""Two that are compared batch by batch in one process: so close to each other that both meet the same machine.
+"""Comparison of two workloads batch by batch in one process, so that both run under the same conditions.
 
-A machine that others use may double its speed from one second to the next. Samples of a second each, one after the
-other, differ by that; batches of a twentieth of one do not.
+The speed of a shared machine may double from one second to the next. Samples of a second each differ by that; batches
+of a twentieth of a second do not.
 """
 
 import statistics
@@ -17,16 +17,16 @@ from benchmarks.workloads import IN_FLIGHT, STEPS, open_engine
 
 PAIRS: Final = 40
 BATCH: Final = 100
-"""Instances of one batch."""
+"""The number of instances of one batch."""
 BARE_BATCH: Final = 300
-"""Of the bare loop, which is faster: as long a time, and so as many meetings with the disk's own pauses."""
+"""The batch of the bare loop, which is faster: it takes as long, so it meets as many pauses of the disk."""
 
 Batch = Callable[[int], Awaitable[object]]
-"""Does a batch of this number."""
+"""Runs the batch of this number."""
 
 
 class Took:
-    """What the batches of two took, pair by pair: seconds and processor seconds, each for one of what they do."""
+    """The times of the batches, pair by pair: seconds and processor seconds per operation."""
 
     def __init__(self) -> None:
         self.mine: list[tuple[float, float]] = []
@@ -34,17 +34,17 @@ class Took:
 
     @property
     def speed(self) -> float:
-        """How fast the first is, of the other: the median of the pairs."""
+        """The speed of the first relative to the second: the median over the pairs."""
         return statistics.median(other[0] / mine[0] for mine, other in zip(self.mine[1:], self.other[1:], strict=True))
 
     @property
     def processor(self) -> float:
-        """What the first takes of the processor, over the other."""
+        """The processor time of the first relative to the second."""
         return statistics.median(mine[1] / other[1] for mine, other in zip(self.mine[1:], self.other[1:], strict=True))
 
 
 async def take_turns(mine: Batch, other: Batch, scale: float, *, sizes: tuple[int, int] = (1, 1)) -> Took:
-    """Batches of one and of the other, in alternating order. The first pair is for warming up."""
+    """Run batches of both in alternating order. The first pair is a warm-up."""
     took = Took()
     both = ((mine, took.mine, sizes[0]), (other, took.other, sizes[1]))
     for number in range(max(2, int(PAIRS * scale)) + 1):

@@ -1,4 +1,4 @@
-"""The workflows and activities that are measured. Bodies are trivial: what is measured is the engine."""
+"""The workflows and activities of the benchmarks. Bodies are trivial: the benchmarks measure the engine."""
 
 import asyncio
 import os
@@ -24,7 +24,7 @@ async def step(number: int) -> int:
 
 @hf.activity
 async def logged_step(instance: str, number: int) -> int:
-    """A body that takes a while and leaves a trace outside of the store."""
+    """A body that takes a while and logs to a file outside of the store."""
     note("S", instance, number)
     await asyncio.sleep(BODY_SECONDS)
     note("E", instance, number)
@@ -33,7 +33,7 @@ async def logged_step(instance: str, number: int) -> int:
 
 @hf.activity
 async def timed_step(number: int) -> int:
-    """A body that tells when it ran."""
+    """A body that records the time of its run."""
     step_times.append(time.perf_counter())
     return number + 1
 
@@ -153,7 +153,7 @@ def chain_text(steps: int) -> str:
 
 
 def note(kind: str, instance: str, number: int) -> None:
-    """One line, written at once, so that a killed process has told everything it did."""
+    """Write one line without a buffer, so that a killed process has logged all that it did."""
     path = os.environ.get(LOG_VARIABLE)
     if path:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)

@@ -33,7 +33,7 @@ OF_MEDIANS: Final = "the same as a ratio of medians"
 
 
 class Target(NamedTuple):
-    """One figure with its limit; `at_least` says on which side of it is good. No limit: shown only."""
+    """One figure with its limit; with `at_least` it is a lower limit. No limit: only shown."""
 
     text: str
     unit: str

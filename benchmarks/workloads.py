@@ -30,13 +30,13 @@ TIMER_SECONDS: Final = 1.0
 
 
 def open_engine(store: Path | str, **options: Any) -> Engine:
-    """An engine with everything that is measured."""
+    """An engine with all workflows and activities of the benchmarks."""
     return Engine(store, workflows=WORKFLOWS, activities=ACTIVITIES, **options)
 
 
 def groups_of(engine: Engine) -> int:
     """How many groups were committed so far; 0 for a source tree that does not count them."""
-    worker = getattr(getattr(engine, "_local", None), "running", None)
+    worker = getattr(getattr(engine, "_local", engine), "worker", None)
     return getattr(getattr(worker, "committer", None), "groups", 0)
 
 
@@ -130,7 +130,7 @@ async def b6(folder: Path, scale: float) -> Sample:
 
 
 async def idle(folder: Path, scale: float) -> Sample:
-    """What an engine costs that has nothing to do, after it had something to do."""
+    """The cost of an idle engine, after some work."""
     del scale
     async with open_engine(folder / "engine.db") as engine:
         await gather_bounded(lambda number: engine.run(sequence, STEPS, id=f"idle-{number}"), 100, IN_FLIGHT)
@@ -142,7 +142,7 @@ async def idle(folder: Path, scale: float) -> Sample:
 
 
 async def sleepers(folder: Path, scale: float) -> Sample:
-    """Many sleeping instances in one store: memory of the worker, and what it costs to have them."""
+    """Many sleeping instances in one store: memory and processor time of the worker."""
     count = max(1_000, int(100_000 * scale))
     async with open_engine(folder / "engine.db", durability="relaxed") as engine:
         before = time.perf_counter()

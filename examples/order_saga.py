@@ -5,10 +5,11 @@
 `asyncio.gather` raises the first error of its branches. The other
 branches continue, and may succeed after that. A saga that adds its
 compensations only after the `gather` has returned forgets them:
-`order_with_trap` leaves a reservation behind, `order` does not.
+`order_with_trap` leaves a reservation behind, `order` does not, also
+when it is cancelled while its branches run.
 
-The second process of this example dies in the middle of a refund.
-The next one finishes the refund and the rest of the compensation.
+For order-3 a second process dies in the middle of a refund. The next
+one finishes the refund and the rest of the compensation.
 """
 
 import asyncio
@@ -101,17 +102,18 @@ async def order(item: str, card: str, address: str) -> str:
         receipt = await charge(card, 300)
         saga.add(lambda: refund(receipt))
 
+    # All branches end before the first error is raised, and each adds
+    # its own compensation. The shield protects them from a cancel.
+    branches = asyncio.gather(
+        reserve_item(), charge_card(), return_exceptions=True
+    )
     try:
-        # All branches end before the first error is raised, and each
-        # adds its own compensation.
-        branches = await asyncio.gather(
-            reserve_item(), charge_card(), return_exceptions=True
-        )
-        for error in branches:
+        for error in await asyncio.shield(branches):
             if error is not None:
                 raise error  # noqa: TRY301
         return await call_courier(address)
     except BaseException:  # also a cancel of the workflow
+        await branches
         await saga.compensate()
         raise
 
@@ -155,6 +157,21 @@ async def place(
             print(f"{instance_id} failed: {cause!r}")
 
 
+async def place_and_cancel(store: Path) -> None:
+    async with hf.Engine(
+        store, workflows=WORKFLOWS, activities=ACTIVITIES
+    ) as engine:
+        handle = await engine.start(
+            order, "bed", "4242", "Main Street", id="order-4"
+        )
+        await asyncio.sleep(0.1)  # charged, not reserved yet
+        await handle.cancel("changed my mind")
+        try:
+            await handle.result()
+        except hf.WorkflowCancelled as cancelled:
+            print(cancelled)
+
+
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         store = Path(folder, "orders.db")
@@ -175,6 +192,7 @@ def main() -> None:
         )
         print("  a new process continues order-3", flush=True)
         asyncio.run(place(store, *MOON))
+        asyncio.run(place_and_cancel(store))
 
 
 MOON = ("order-3", order, "sofa", "4242", "the moon")

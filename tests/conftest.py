@@ -2,7 +2,10 @@
 
 import os
 import signal
+from collections.abc import Sequence
+from typing import Final
 
+import pytest
 from hypothesis import HealthCheck, settings
 from tests.postgres import places
 from tests.postgres.fixtures import new_cluster, postgres, postgres_server
@@ -25,6 +28,18 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+SERVERS: Final = {"postgres_server", "new_cluster"}
+"""Fixtures that start a PostgreSQL server."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
+    """Mark tests that need a PostgreSQL server as slow: `make check` starts none."""
+    for item in items:
+        if isinstance(item, pytest.Function) and not SERVERS.isdisjoint(item.fixturenames):
+            item.add_marker(pytest.mark.slow)
+
+
 def pytest_unconfigure() -> None:
-    """What the servers of the run left behind is removed."""
+    """Remove the files of the servers of this run."""
     places.end_run()

@@ -61,6 +61,7 @@ INTERNAL: Final = frozenset(
     }
 )
 """Members without a leading underscore that other packages of Holdfast call and users do not."""
+_END: Final = "(end of the docstring)"
 INHERITED_FROM_OUTSIDE: Final = ("builtins", "msgspec", "enum", "typing")
 
 
@@ -206,16 +207,13 @@ def _docstring(name: str, value: object) -> Iterator[str]:
     if not text:
         raise ValueError(f"{name} is public and has no docstring")
     yield ""
-    in_code = False
-    for line in text.replace("``", "`").splitlines():
-        is_indented = line.startswith("    ")
-        if is_indented and not in_code:
-            yield "```python"
-            in_code = True
-        elif in_code and line and not is_indented:
-            yield "```"
-            yield ""
-            in_code = False
-        yield line.removeprefix("    ") if in_code else (line[:-1] if line.endswith("::") else line)
-    if in_code:
-        yield "```"
+    code: list[str] = []
+    for line in [*text.replace("``", "`").splitlines(), _END]:
+        if line.startswith("    ") or (code and not line):
+            code.append(line.removeprefix("    "))
+            continue
+        if code:
+            yield from ["```python", *"\n".join(code).strip("\n").splitlines(), "```", ""]
+            code = []
+        if line is not _END:
+            yield line.removesuffix(":") if line.endswith("::") else line

@@ -1,6 +1,7 @@
-"""Writes the parts of the documentation that the code's own tables say. A test keeps them in step."""
+"""Writes the pages of the documentation that are generated from the code. A test checks that they are current."""
 
 import re
+import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
@@ -16,6 +17,8 @@ from holdfast.core.collation import LEGAL_MOVES, MEANING, WORD, Digit
 from holdfast.core.ledger import SEED, conclude_leg1, enter_leg1, enter_leg2, exit_leg2, read_ledger
 from holdfast.core.lifecycle import ATTEMPT_TABLE, INSTANCE_TABLE
 from holdfast.flows.flow import Flow
+from tools import trace_step
+from tools.api_reference import api_page
 from tools.citations import Citation, citations, rules
 
 DOCS = Path(__file__).parents[1] / "docs" / "reference"
@@ -29,7 +32,7 @@ def lifecycle() -> str:
             NOTE,
             "# Life cycles",
             "",
-            "What is not drawn here is refused with an `IllegalTransition`, and nothing changes.",
+            "Every other transition is refused with an `IllegalTransition`, and changes nothing.",
             "",
             "## An attempt of an activity",
             "",
@@ -78,11 +81,11 @@ def digits() -> str:
             NOTE,
             "# Digits",
             "",
-            "`holdfast explain` reads both kinds aloud.",
+            "`holdfast explain` describes both kinds.",
             "",
             "## The ledger of an attempt",
             "",
-            "| event | value after | what it says |",
+            "| event | value after | meaning |",
             "|---|---|---|",
             *ledger_rows,
             "",
@@ -239,8 +242,29 @@ PAGES: dict[str, Callable[[], str]] = {
     "digits.md": digits,
     "errors.md": error_tree,
     "cli.md": command_line,
+    "api.md": lambda: api_page(NOTE),
     "rules-index.md": rules_index,
 }
+
+ARCHITECTURE = DOCS.parent / "architecture.md"
+
+
+def architecture() -> str:
+    """The architecture page, its drawing of the layers replaced by the import contract of pyproject.toml."""
+    settings = tomllib.loads((DOCS.parents[1] / "pyproject.toml").read_text(encoding="utf-8"))
+    [layers] = [each["layers"] for each in settings["tool"]["importlinter"]["contracts"] if "exhaustive" in each]
+    rows = [re.findall(r"(?<!\()\b\w+\b(?!\))", layer) for layer in layers]
+    lines = ["```mermaid", "flowchart TD"]
+    for number, row in enumerate(rows):
+        lines.append(f'    L{number}["{" · ".join(row)}"]')
+    lines += [f"    L{number} --> L{number + 1}" for number in range(len(rows) - 1)]
+    drawing = "\n".join([*lines, "```"])
+    page = ARCHITECTURE.read_text(encoding="utf-8")
+    return re.sub(r"(?<=<!-- layers -->\n).*?(?=<!-- /layers -->)", f"{drawing}\n", page, flags=re.DOTALL)
+
+
+STEPS = "steps.md"
+"""Traces of the running engine, which no test compares: a test checks that the folders in the drawings exist."""
 
 GUIDE = Path(__file__).parents[1] / "docs" / "guide"
 WAITING = "5636366"
@@ -268,6 +292,10 @@ def main() -> None:
     for name, page in PAGES.items():
         (DOCS / name).write_text(page(), encoding="utf-8")
         print(f"docs/reference/{name}")
+    ARCHITECTURE.write_text(architecture(), encoding="utf-8")
+    print("docs/architecture.md")
+    (DOCS / STEPS).write_text(trace_step.page(), encoding="utf-8")
+    print(f"docs/reference/{STEPS}")
     for name, drawing in drawings().items():
         (GUIDE / "drawings" / name).write_text(drawing, encoding="utf-8")
         print(f"docs/guide/drawings/{name}")

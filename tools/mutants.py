@@ -1,9 +1,8 @@
-"""``make mutants``: do the tests notice when the engine is broken? Each mutant is a small edit, and must be caught.
+"""``make mutants``: mutation tests. Each mutant is a small edit of the engine that a test must catch.
 
-The package and the tests are copied to a temporary folder, one edit is made there, and the tests that should catch it
-are run. A mutant that survives is a hole in the tests; one whose edit does not apply any more has to be fitted to the
-code. Either ends the run with exit code 1, and so does a test that fails without any edit. The list is in
-`tools.mutations`.
+For each mutant, the package and the tests are copied to a temporary folder, the edit is made there, and the tests that
+are listed for it run. A mutant that survives is a gap in the tests; an edit that no longer applies has to be adapted to
+the code. Both end the run with exit code 1, as does a test that fails without any edit. `tools.mutations` has the list.
 
 ``python -m tools.mutants fence timer`` runs only those with one of the words in their names.
 """
@@ -27,10 +26,10 @@ ROOT: Final = Path(__file__).parents[1]
 PACKAGE: Final = "src/holdfast"
 JOBS: Final = 2
 TEST_SECONDS: Final = 30
-"""For one test: a mutant may make it wait for ever."""
+"""The time limit of one test: a mutant may make it hang."""
 RUN_SECONDS: Final = 120
 ALL_SECONDS: Final = 900
-"""For all the tests without an edit."""
+"""The time limit of all tests without an edit."""
 FAILED: Final = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
 
 
@@ -40,7 +39,7 @@ class EditDoesNotApply(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What came of a mutant: the test that caught it, or why it counts as a problem."""
+    """The result of a mutant: the test that caught it, or the problem."""
 
     mutant: Mutant
     caught_by: str
@@ -58,7 +57,7 @@ def edited(mutant: Mutant, root: Path = ROOT) -> str:
 
 
 def copy_to(folder: Path) -> None:
-    """The package beside the tests, so that it is found before the one that is installed."""
+    """Copy the package beside the tests, so that it is imported instead of the installed one."""
     leave_out = shutil.ignore_patterns("__pycache__")
     shutil.copytree(ROOT / PACKAGE, folder / "holdfast", ignore=leave_out)
     for part in ("tests", "tools", "examples"):
@@ -67,7 +66,7 @@ def copy_to(folder: Path) -> None:
 
 
 def run_tests(folder: Path, tests: Sequence[str], seconds: float) -> "subprocess.CompletedProcess[str] | None":
-    """Run tests on the copy until one fails; None if they do not come to an end."""
+    """Run tests on the copy until one fails; None after `seconds`."""
     command = [
         sys.executable,
         "-m",
@@ -94,7 +93,7 @@ def run_tests(folder: Path, tests: Sequence[str], seconds: float) -> "subprocess
 
 
 def judge(mutant: Mutant) -> Verdict:
-    """Make the edit in a copy of its own, and see which test catches it."""
+    """Make the edit in a new copy, and run its tests."""
     now_ms = SystemClockAndIds().elapsed_precise_ms
     before_ms = now_ms()
     with tempfile.TemporaryDirectory(prefix="holdfast-mutant-") as name:
@@ -120,7 +119,7 @@ def judge(mutant: Mutant) -> Verdict:
 
 
 def fail_without_an_edit(mutants: Sequence[Mutant]) -> str:
-    """What catches a mutant must pass without it. Empty if all is well, else what failed."""
+    """Run the tests of all mutants without an edit: the output if one fails, else empty."""
     tests = sorted({test for mutant in mutants for test in mutant.tests})
     with tempfile.TemporaryDirectory(prefix="holdfast-mutant-") as name:
         folder = Path(name)
@@ -138,14 +137,14 @@ def fail_without_an_edit(mutants: Sequence[Mutant]) -> str:
 
 
 def show(verdict: Verdict) -> None:
-    """One line for each mutant, as soon as it is judged."""
+    """Print the line of a mutant."""
     mutant = verdict.mutant
     caught = f"caught by {verdict.caught_by}" if verdict.caught_by else verdict.problem
     print(f"{mutant.name:<54} {mutant.rule:<13} {verdict.seconds:4.0f} s  {caught}", flush=True)
 
 
 def judge_and_show(mutant: Mutant) -> Verdict:
-    """Judge a mutant, and say what came of it."""
+    """Judge a mutant and print its line."""
     verdict = judge(mutant)
     show(verdict)
     return verdict

@@ -9,8 +9,7 @@ from typing import Final
 import psycopg
 
 from benchmarks.measure import Sample, percentile
-from holdfast.client.client import Client
-from holdfast.client.engine import connect
+from holdfast.client.client import Client, connect
 from holdfast.storage.postgres.address import parse
 from holdfast.storage.postgres.notifier import make_notifier
 
@@ -28,7 +27,7 @@ async def wake_up(url: str, count: int) -> Sample:
             before = time.monotonic()
             starting = asyncio.ensure_future(client.start("nobody", id=f"wake-{number}"))
             heard = 0.0
-            while heard < before:  # what it says first is about something older
+            while heard < before:  # the first lines are about earlier starts
                 heard = float(await asyncio.to_thread(_next_line, listener))
             await starting
             took_ms.append((heard - before) * MILLISECONDS)
@@ -72,7 +71,7 @@ async def echo(url: str) -> None:
 
 
 def bare_round_trip(server: str, count: int) -> Sample:
-    """One process says something, another answers."""
+    """One process notifies, another replies."""
     other = _other("answer", server)
     took_ms: list[float] = []
     with psycopg.connect(server, autocommit=True) as connection:

@@ -1,4 +1,4 @@
-"""Bodies that need the processor, by one worker process and by two."""
+"""CPU-bound bodies, run by one worker process and by two."""
 
 import asyncio
 import subprocess
@@ -9,8 +9,7 @@ from typing import Final
 
 from benchmarks.measure import Sample
 from benchmarks.postgres.burning import burn_all
-from holdfast.client.client import Client
-from holdfast.client.engine import connect
+from holdfast.client.client import Client, connect
 
 PROGRAM: Final = Path(__file__).with_name("burning.py")
 BODIES_AT_ONCE: Final = 4
@@ -18,7 +17,7 @@ GLANCE_SECONDS: Final = 0.02
 
 
 async def work_of(url: str, *, workers: int, bodies: int) -> Sample:
-    """So many bodies of one workflow, by so many processes."""
+    """The throughput of `bodies` activities of one workflow with `workers` processes."""
     processes = [_worker(url) for _ in range(workers)]
     try:
         async with await connect(url) as client:
@@ -42,5 +41,5 @@ def _worker(url: str) -> "subprocess.Popen[bytes]":
 
 
 async def _until_there(client: Client, workers: int) -> None:
-    while len(await client.workers()) < workers:  # noqa: ASYNC110 - nobody tells
+    while len(await client.workers()) < workers:  # noqa: ASYNC110 - there is no notification
         await asyncio.sleep(GLANCE_SECONDS)

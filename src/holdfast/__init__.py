@@ -21,7 +21,7 @@ from holdfast._version import __version__
 TYPE_CHECKING = False  # as typing has it; importing typing takes longer than everything else here
 
 if TYPE_CHECKING:
-    from holdfast import testing
+    from holdfast import errors, testing
     from holdfast.authoring.activity import (
         ActivityInfo,
         Cancelled,
@@ -41,56 +41,33 @@ if TYPE_CHECKING:
     from holdfast.authoring.workflow import WorkflowLike as Workflow
     from holdfast.authoring.workflow import workflow
     from holdfast.authoring.workflow_api import WorkflowInfo, continue_as_new, info, now, random, side_effect, uuid4
-    from holdfast.client.client import Client
-    from holdfast.client.engine import Engine, connect
+    from holdfast.client.client import Client, connect
+    from holdfast.client.engine import Engine
     from holdfast.client.handle import Handle
     from holdfast.client.views.history import Change
     from holdfast.client.worker import Worker
     from holdfast.errors import (
         ActivityTimedOut,
-        ClientClosed,
-        CycleLimitExceeded,
+        ClaimsExhausted,
         DeadlineExceeded,
-        DuplicateName,
-        ExpressionError,
         FlowError,
-        FlowProblem,
-        ForbiddenInWorkflow,
-        HistoryMismatch,
         HoldfastError,
         InstanceClosed,
         InstanceConflict,
         InstanceNotFound,
         InvalidId,
-        InvalidOption,
         MailboxFull,
-        NestedTooDeep,
-        NotInMainTask,
-        NotInWorkflow,
-        NotReadOnly,
         PayloadError,
-        PayloadTooLarge,
         QueryFailed,
-        ReleaseTooOld,
-        RemoteError,
         StoreError,
-        StoreReplaced,
         StreamRestarted,
-        StreamTooLong,
-        UnknownQuery,
-        UnknownUpdate,
-        UnknownWorkflow,
-        UpdateConflict,
         UpdateFailed,
         UpdateRejected,
-        UpdateUnfinished,
-        UsageError,
         WorkerLost,
         WorkflowBlocked,
         WorkflowCancelled,
         WorkflowFailed,
         WorkflowTerminated,
-        WrongEventLoop,
     )
     from holdfast.flows.flow import Flow
 
@@ -101,52 +78,30 @@ __all__ = [
     "Cancelled",
     "Change",
     "ChildHandle",
+    "ClaimsExhausted",
     "Client",
-    "ClientClosed",
-    "CycleLimitExceeded",
     "DeadlineExceeded",
-    "DuplicateName",
     "Engine",
     "Event",
-    "ExpressionError",
     "Flow",
     "FlowError",
-    "FlowProblem",
-    "ForbiddenInWorkflow",
     "Handle",
-    "HistoryMismatch",
     "HoldfastError",
     "InstanceClosed",
     "InstanceConflict",
     "InstanceNotFound",
     "InvalidId",
-    "InvalidOption",
     "MailboxFull",
-    "NestedTooDeep",
-    "NotInMainTask",
-    "NotInWorkflow",
-    "NotReadOnly",
     "PayloadError",
-    "PayloadTooLarge",
     "Query",
     "QueryFailed",
-    "ReleaseTooOld",
-    "RemoteError",
     "Retry",
     "StoreError",
-    "StoreReplaced",
     "StreamActivity",
     "StreamRestarted",
-    "StreamTooLong",
-    "UnknownQuery",
-    "UnknownUpdate",
-    "UnknownWorkflow",
     "Update",
-    "UpdateConflict",
     "UpdateFailed",
     "UpdateRejected",
-    "UpdateUnfinished",
-    "UsageError",
     "Worker",
     "WorkerLost",
     "Workflow",
@@ -155,12 +110,12 @@ __all__ = [
     "WorkflowFailed",
     "WorkflowInfo",
     "WorkflowTerminated",
-    "WrongEventLoop",
     "__version__",
     "activity",
     "activity_info",
     "connect",
     "continue_as_new",
+    "errors",
     "event",
     "events",
     "heartbeat",
@@ -183,66 +138,107 @@ __all__ = [
     "workflow",
 ]
 
-_WHERE = {
-    **{name: "errors" for name in __all__ if name not in {"__version__", "testing"}},
-    "Activity": "authoring.activity",
-    "ActivityInfo": "authoring.activity",
-    "Cancelled": "authoring.activity",
-    "ChildHandle": "authoring.children",
-    "Client": "client.client",
-    "Engine": "client.engine",
-    "Event": "authoring.events",
-    "Change": "client.views.history",
-    "Flow": "flows.flow",
-    "Handle": "client.handle",
-    "Query": "authoring.handlers",
-    "Retry": "authoring.activity",
-    "StreamActivity": "authoring.activity",
-    "Update": "authoring.handlers",
-    "Worker": "client.worker",
-    "Workflow": "authoring.workflow",
-    "WorkflowInfo": "authoring.workflow_api",
-    "activity": "authoring.activity",
-    "activity_info": "authoring.activity",
-    "connect": "client.engine",
-    "continue_as_new": "authoring.workflow_api",
-    "event": "authoring.events",
-    "events": "authoring.events",
-    "heartbeat": "authoring.activity",
-    "idempotency_key": "authoring.activity",
-    "info": "authoring.workflow_api",
-    "log": "authoring.log",
-    "now": "authoring.workflow_api",
-    "on_query": "authoring.handlers",
-    "on_update": "authoring.handlers",
-    "raise_event": "authoring.events",
-    "random": "authoring.workflow_api",
-    "set_status": "authoring.state",
-    "side_effect": "authoring.workflow_api",
-    "start": "authoring.children",
-    "state": "authoring.state",
-    "updates_finished": "authoring.handlers",
-    "uuid4": "authoring.workflow_api",
-    "wait_until": "authoring.state",
-    "workflow": "authoring.workflow",
+_NAMES = {
+    "authoring.activity": (
+        "Activity",
+        "ActivityInfo",
+        "Cancelled",
+        "Retry",
+        "StreamActivity",
+        "activity",
+        "activity_info",
+        "heartbeat",
+        "idempotency_key",
+    ),
+    "authoring.children": ("ChildHandle", "start"),
+    "authoring.events": ("Event", "event", "events", "raise_event"),
+    "authoring.handlers": ("Query", "Update", "on_query", "on_update", "updates_finished"),
+    "authoring.log": ("log",),
+    "authoring.state": ("set_status", "state", "wait_until"),
+    "authoring.workflow": ("Workflow", "workflow"),
+    "authoring.workflow_api": ("WorkflowInfo", "continue_as_new", "info", "now", "random", "side_effect", "uuid4"),
+    "client.client": ("Client", "connect"),
+    "client.engine": ("Engine",),
+    "client.handle": ("Handle",),
+    "client.views.history": ("Change",),
+    "client.worker": ("Worker",),
+    "errors": (
+        "ActivityTimedOut",
+        "ClaimsExhausted",
+        "DeadlineExceeded",
+        "FlowError",
+        "HoldfastError",
+        "InstanceClosed",
+        "InstanceConflict",
+        "InstanceNotFound",
+        "InvalidId",
+        "MailboxFull",
+        "PayloadError",
+        "QueryFailed",
+        "StoreError",
+        "StreamRestarted",
+        "UpdateFailed",
+        "UpdateRejected",
+        "WorkerLost",
+        "WorkflowBlocked",
+        "WorkflowCancelled",
+        "WorkflowFailed",
+        "WorkflowTerminated",
+    ),
+    "flows.flow": ("Flow",),
 }
-"""The module of each name. A part is imported when one of its names is first used: importing costs little."""
+"""The public names by module. A package is imported when one of its names is first used."""
+
+_MOVED = frozenset(
+    (
+        "ClientClosed",
+        "CycleLimitExceeded",
+        "DuplicateName",
+        "ExpressionError",
+        "FlowProblem",
+        "ForbiddenInWorkflow",
+        "HistoryMismatch",
+        "InvalidOption",
+        "NestedTooDeep",
+        "NotInMainTask",
+        "NotInWorkflow",
+        "NotReadOnly",
+        "PayloadTooLarge",
+        "ReleaseTooOld",
+        "RemoteError",
+        "StoreReplaced",
+        "StreamTooLong",
+        "UnknownQuery",
+        "UnknownUpdate",
+        "UnknownWorkflow",
+        "UpdateConflict",
+        "UpdateUnfinished",
+        "UsageError",
+        "WrongEventLoop",
+    )
+)
+"""Errors that this module exported before; they are in `holdfast.errors` only from the next release on."""
 
 
-if not TYPE_CHECKING:  # a checker must still find a name that is written wrongly
+if not TYPE_CHECKING:  # a type checker must still report a misspelled name
 
     def __getattr__(name: str) -> object:
         from importlib import import_module  # noqa: PLC0415 - see TYPE_CHECKING
 
-        where = _WHERE.get(name)
-        if name == "testing":
-            return import_module("holdfast.testing")
-        if where is None:
+        if name in {"errors", "testing"}:
+            return import_module(f"holdfast.{name}")
+        if name in _MOVED:
+            from warnings import warn  # noqa: PLC0415 - see TYPE_CHECKING
+
+            warn(f"holdfast.{name} has moved: use holdfast.errors.{name}", DeprecationWarning, stacklevel=2)
+            return getattr(import_module("holdfast.errors"), name)
+        package = next((module.partition(".")[0] for module, names in _NAMES.items() if name in names), None)
+        if package is None:
             raise AttributeError(f"module 'holdfast' has no attribute {name!r}")
-        part = where.partition(".")[0]
-        for other, place in _WHERE.items():  # a part at a time: nothing is left to be loaded in the middle of a turn
-            if place.startswith(part):
-                globals()[other] = getattr(import_module(f"holdfast.{place}"), other)
+        for module, names in _NAMES.items():  # the whole package, so that nothing is imported in the middle of a turn
+            if module.partition(".")[0] == package:
+                part = import_module(f"holdfast.{module}")
+                globals().update({each: getattr(part, each) for each in names})
         value: object = globals()[name]
         return value
 

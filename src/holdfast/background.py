@@ -1,8 +1,8 @@
-"""Background tasks and threads: one way to start them, so that none of them ends unnoticed.
+"""Background tasks and threads that are restarted when they end by an error.
 
-Every task and thread that works on behalf of a store, a worker or a client is named in `Duty` and started here. One
-that ends by an error, or is cancelled by code that does not own it, is logged and started again after a pause. So each
-of them keeps its state in its owner, and leaves nothing half done that its next start does not find.
+Every task and thread that works for a store, a worker or a client is named in `Duty` and started here. One that ends by
+an error, or is cancelled by code that does not own it, is logged and restarted after a pause. So each of them keeps its
+state in its owner, and its next start finds everything that was left half done.
 
 Activity bodies are not in this list: their tasks and threads end with the body, and the attempt records how.
 """
@@ -18,30 +18,30 @@ from typing import Any, Final
 logger = logging.getLogger("holdfast")
 
 RESTART_SECONDS: Final = 1.0
-"""Before a restart, so that a permanent cause neither keeps the processor busy nor fills the log."""
+"""The pause before a restart, so that a permanent cause neither keeps the processor busy nor fills the log."""
 
 
 class Duty(StrEnum):
-    """The name of each background task and thread. Tests end every one of them and expect the work to go on."""
+    """The name of each background task and thread. Tests end every one of them and expect the work to continue."""
 
     CLAIMS = "holdfast-claims"
     """Claims instances and attempts."""
-    JANITOR = "holdfast-janitor"
-    """Expires leases and deadlines, of this worker's instances and of others."""
+    MAINTENANCE = "holdfast-maintenance"
+    """Runs maintenance: lost workers, expired attempts, children of closed executions, pruning."""
     RECONCILER = "holdfast-reconciler"
-    """Compares the rows in the worker's name with what the worker knows (W3)."""
-    QUESTIONS = "holdfast-questions"
+    """Reconciles the rows in the worker's name with its memory (W3)."""
+    QUERIES = "holdfast-queries"
     """Answers queries that other processes put into the store."""
     NEW_KEY = "holdfast-new-key"
     """Registers the worker again after it lost its lease."""
     EVENTS = "holdfast-events"
-    """Hands the events of this process to their instances."""
+    """Brings the events that are raised in this process to their instances."""
     COMMITTER = "holdfast-committer"
-    """Writes groups."""
-    ENDS = "holdfast-ends"
-    """Looks for the ends of instances that a client waits for."""
+    """Commits groups."""
+    RESULTS = "holdfast-results"
+    """Polls for the results that a client waits for."""
     CHANGES = "holdfast-changes"
-    """Looks for changes of instances that a client watches."""
+    """Polls for changes of instances that a client watches."""
     LEASE = "holdfast-lease"
     """A thread: renews the worker's lease and watches its event loop (W1)."""
     WATCHDOG = "holdfast-watchdog"
@@ -52,12 +52,12 @@ class Duty(StrEnum):
     """A thread: warns of long waits for the write lock of a SQLite file."""
 
 
-LOOKS: Final = frozenset({Duty.CLAIMS, Duty.JANITOR, Duty.RECONCILER, Duty.QUESTIONS, Duty.ENDS, Duty.CHANGES})
-"""Tasks whose timers are looks now and then, not waits for a certain time."""
+POLLING: Final = frozenset({Duty.CLAIMS, Duty.MAINTENANCE, Duty.RECONCILER, Duty.QUERIES, Duty.RESULTS, Duty.CHANGES})
+"""Tasks whose timers are poll intervals, not waits for a certain time."""
 
 
 class BackgroundTask:
-    """A task of the event loop. `run` is called again when it ends by an error, until it returns or is stopped."""
+    """A task of the event loop. `run` is called again when it raises, until it returns or the task is stopped."""
 
     __slots__ = ("_is_stopped", "_over", "_restart", "_run", "_task", "duty")
 
@@ -71,17 +71,17 @@ class BackgroundTask:
 
     @property
     def is_running(self) -> bool:
-        """Whether it runs, or pauses before it is started again."""
+        """Whether it runs, or pauses before a restart."""
         return self._restart is not None or (self._task is not None and not self._task.done())
 
     def start(self) -> None:
-        """Run it, unless it runs already."""
+        """Start the task, unless it runs already."""
         if not self.is_running:
             self._is_stopped = False
             self._begin()
 
     def stop(self) -> None:
-        """Cancel it, and start it no more. `wait` returns when it has ended."""
+        """Cancel the task and do not restart it. `wait` returns when it has ended."""
         self._is_stopped = True
         if self._restart is not None:
             self._restart.cancel()
@@ -103,7 +103,7 @@ class BackgroundTask:
         self._task.add_done_callback(self._ended)
 
     def _ended(self, task: "asyncio.Task[None]") -> None:
-        is_current = task is self._task  # else it was started again before this call
+        is_current = task is self._task  # otherwise it was started again before this call
         if is_current:
             self._task = None
         error = None if task.cancelled() else task.exception()
@@ -117,7 +117,7 @@ class BackgroundTask:
             logger.error("the background task %s failed; it is started again", self.duty, exc_info=error)
 
     def _begin_after_cancel(self) -> None:
-        """Logged only now: at its end a loop cancels all tasks, and then this is not called any more."""
+        """Logged only now: when a loop closes it cancels all tasks, and then this is not called any more."""
         self._begin()
         logger.error("the background task %s was cancelled by other code; it is started again", self.duty)
 
@@ -129,9 +129,9 @@ class BackgroundTask:
 
 
 class BackgroundThread:
-    """A daemon thread. `run` is called again when it ends by an error, until it returns or `is_stopped` says so.
+    """A daemon thread. `run` is called again when it raises, until it returns or `is_stopped` returns True.
 
-    `at_end` is called once, as the last thing that the thread does.
+    `at_end` is called once, at the end of the thread.
     """
 
     def __init__(
@@ -152,7 +152,7 @@ class BackgroundThread:
         self._thread.start()
 
     def join(self, timeout: float | None = None) -> None:
-        """Wait until it has ended."""
+        """Wait until the thread has ended."""
         self._thread.join(timeout)
 
     def _keep_running(self) -> None:
@@ -165,7 +165,7 @@ class BackgroundThread:
     def _has_returned(self) -> bool:
         try:
             self._run()
-        except BaseException:  # whatever ends it has to be noticed
+        except BaseException:  # an end of any kind is logged and followed by a restart
             if not self._is_stopped():
                 with suppress(Exception):  # a handler or filter of the user may raise, and must not end the thread
                     logger.exception("the background thread %s failed; it is started again", self.duty)

@@ -1,4 +1,7 @@
-"""Stores: what a path or a URL names, and objects that implement the `Store` protocol."""
+"""Makes stores from paths, URLs and objects that implement the `Store` protocol.
+
+The only module outside `holdfast.testing` that names a concrete store.
+"""
 
 import sys
 from pathlib import Path
@@ -11,13 +14,21 @@ from holdfast.storage.relational.raw_tables import RawTables
 from holdfast.storage.sqlite.connection import SqliteTables
 
 SCHEMES: Final = ("postgresql://", "postgres://")
+DURABILITIES: Final = ("full", "relaxed")
+REQUIRED: Final = tuple(name for name in vars(Store) if not name.startswith("_"))
+"""The methods that an object must have to be a store."""
+OPTIONAL: Final = tuple(name for name in vars(OpenableStore) if not name.startswith("_"))
+"""The names that an engine uses besides. `StoreDefaults` replaces those that a store leaves out."""
+_A_STORE: Final = (
+    "a store is the path of a file, a postgresql:// URL, or an object that implements holdfast.storage.contract.Store"
+)
 
 
 def check_platform() -> None:
-    """Refuse to open a store where the system lacks what every store uses."""
+    """Raise `StoreError` on a platform without the file locks and sockets that stores need."""
     if sys.platform == "win32":
         raise StoreError(
-            "stores are not supported on Windows: they need file locks and sockets of POSIX; "
+            "stores are not supported on Windows: they need POSIX file locks and sockets; "
             "run Holdfast in WSL or in a Linux container"
         )
 
@@ -28,25 +39,13 @@ def is_address(store: object) -> bool:
 
 
 def not_a_store(url: str) -> str:
-    """The complaint about a URL that names no store. Only its beginning is shown: a password may be in the rest."""
+    """The message about a URL that does not name a store. It shows the scheme only: a password may follow."""
     scheme = url.partition("://")[0]
     return f"{scheme + '://...'!r} is neither the path of a SQLite file nor a postgresql:// URL"
 
 
-DURABILITIES: Final = ("full", "relaxed")
-_A_STORE: Final = (
-    "a store is the path of a file, a postgresql:// URL, or an object that implements holdfast.storage.contract.Store"
-)
-
-
-REQUIRED: Final = tuple(name for name in vars(Store) if not name.startswith("_"))
-"""The methods that an object must have to be a store."""
-OPTIONAL: Final = tuple(name for name in vars(OpenableStore) if not name.startswith("_"))
-"""What an engine uses besides. A store that leaves one out gets that of `StoreDefaults`."""
-
-
 def open_store(store: str | Path | Store, durability: str, platform: Platform) -> OpenableStore:
-    """The store that a path or URL names, or `store` itself if it is one. It is not open yet."""
+    """The store of a path or a URL, or `store` itself if it is an object. It is not opened yet."""
     check_platform()
     if durability not in DURABILITIES:
         raise InvalidOption(f"durability must be one of {', '.join(DURABILITIES)}, not {durability!r}")
@@ -54,7 +53,7 @@ def open_store(store: str | Path | Store, durability: str, platform: Platform) -
         return _complete(store)
     providers = platform.providers
     if is_address(store):
-        return _on_a_server(str(store), durability, providers)
+        return _make_postgres_store(str(store), durability, providers)
     path = checked_path(store)
     if isinstance(store, str) and "://" in store:
         raise InvalidOption(not_a_store(store))
@@ -64,7 +63,7 @@ def open_store(store: str | Path | Store, durability: str, platform: Platform) -
 
 
 def _complete(store: object) -> OpenableStore:
-    """An object that implements `Store`, with defaults for the optional part that it leaves out."""
+    """An object that implements `Store`, with defaults for the optional names that it leaves out."""
     missing = [name for name in REQUIRED if not callable(getattr(store, name, None))]
     if isinstance(store, type) or len(missing) == len(REQUIRED):
         raise InvalidOption(f"{_A_STORE}, not {store!r}")
@@ -75,7 +74,7 @@ def _complete(store: object) -> OpenableStore:
 
 
 class _WithDefaults:
-    """A store, with the parts of `StoreDefaults` that it leaves out."""
+    """A store, with the names of `StoreDefaults` that it leaves out."""
 
     def __init__(self, store: object) -> None:
         self._store = store
@@ -85,9 +84,9 @@ class _WithDefaults:
         return getattr(self._store if hasattr(self._store, name) else self._defaults, name)
 
 
-def _on_a_server(url: str, durability: str, providers: ClockAndIds) -> OpenableStore:
-    """Loaded where it is asked for: it needs a library that not everybody has. In a simulation its clock decides."""
-    from holdfast.storage.postgres.store import PostgresStore  # noqa: PLC0415
+def _make_postgres_store(url: str, durability: str, providers: ClockAndIds) -> OpenableStore:
+    """A PostgreSQL store, whose clock is the server's except in a simulation."""
+    from holdfast.storage.postgres.store import PostgresStore  # noqa: PLC0415 - psycopg is an extra
 
     clock = None if isinstance(providers, SystemClockAndIds) else providers.now_ms
     try:
@@ -104,39 +103,39 @@ def checked_path(store: object) -> str | Path:
 
 
 def open_tables(store: str | Path | Store) -> RawTables:
-    """The tables of a store, for `verify`. An object that implements `Store` has to declare that it has them."""
+    """The tables of a store, for `verify`. An object has to declare the capability `RAW_TABLES`."""
     if not isinstance(store, str | Path):
         return _tables_of(store)
     if not is_address(store):
         return SqliteTables(Path(store))
-    from holdfast.storage.postgres.store import PostgresTables  # noqa: PLC0415 - it needs a library of its own
+    from holdfast.storage.postgres.store import PostgresTables  # noqa: PLC0415 - psycopg is an extra
 
     return PostgresTables(str(store))
 
 
 def capabilities_of(store: object) -> frozenset[str]:
-    """The optional features that a store declares; none where it declares nothing."""
+    """The optional features that a store declares."""
     return frozenset(getattr(store, "capabilities", ()))
 
 
 def _tables_of(store: object) -> RawTables:
     if RAW_TABLES not in capabilities_of(store):
         raise InvalidOption(f"{type(store).__name__} cannot be verified: it does not declare {RAW_TABLES!r}")
-    return cast("Any", store).open_tables()  # type: ignore[no-any-return]  # the capability says so
+    return cast("Any", store).open_tables()  # type: ignore[no-any-return]  # the capability promises the method
 
 
 def display_name(store: str | Path) -> str:
-    """The name of a store in output: without the password that a URL may contain."""
+    """The name of a store for output, without the password of a URL."""
     if isinstance(store, Path):
         return str(store)
-    from holdfast.storage.postgres.address import parse  # noqa: PLC0415 - it needs a library of its own
+    from holdfast.storage.postgres.address import parse  # noqa: PLC0415 - psycopg is an extra
 
     return str(parse(store))
 
 
 def printed_schema(url: str, after: int) -> str:
-    """The SQL of the migrations behind `after`, for the schema that a PostgreSQL URL names."""
-    from holdfast.storage.postgres.address import parse  # noqa: PLC0415 - it needs a library of its own
+    """The SQL of the migrations after version `after`, for the schema of a PostgreSQL URL."""
+    from holdfast.storage.postgres.address import parse  # noqa: PLC0415 - psycopg is an extra
     from holdfast.storage.postgres.schema import printed  # noqa: PLC0415
 
     try:

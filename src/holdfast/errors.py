@@ -1,8 +1,11 @@
-"""Every error Holdfast raises, in one tree with one root.
+"""Every error that Holdfast raises, in one tree with the root `HoldfastError`.
 
-A message names the thing, what was expected and what was found, and where it helps what to do next. Nothing
-outside this tree is raised on purpose, except `hf.Cancelled`, which is a kind of `asyncio.CancelledError`; the
-reference page ``docs/reference/errors.md`` draws the tree.
+A message names the thing that is wrong, what was expected and found, and the remedy where there is one. Holdfast
+raises nothing else on purpose, except `holdfast.Cancelled`, which derives from `asyncio.CancelledError`, and
+`TimeoutError` for the `timeout=` of a call. `holdfast` itself exports the errors that programs catch.
+``docs/reference/errors.md`` draws the tree.
+
+The qualified names are stored with failures, so an error keeps its name and its module.
 """
 
 from collections.abc import Mapping
@@ -11,55 +14,55 @@ from typing import Any, Literal, NamedTuple
 
 
 class HoldfastError(Exception):
-    """The root: ``except HoldfastError`` catches whatever Holdfast raises on purpose."""
+    """The root: ``except HoldfastError`` catches every error that Holdfast raises on purpose."""
 
 
 class UsageError(HoldfastError):
-    """What was asked for cannot be understood. The command line shows its message and ends with code 2."""
+    """A call or a command that cannot work as it is written. The command line prints the message and exits with 2."""
 
 
 class WrongEventLoop(UsageError):
-    """A client, engine, handle or worker was called from another event loop than the one that opened it."""
+    """A client, engine, handle or worker was called from an event loop other than the one that opened it."""
 
 
 class UnknownWord(HoldfastError):
-    """A text that should name a state, an event or a policy, and names none."""
+    """A string that is not the name of any state, event or policy, where one is expected."""
 
 
 class InvariantBroken(HoldfastError):
-    """Something that can never be true was found to be true: a bug, or a damaged store."""
+    """An invariant does not hold: a bug in Holdfast, or a damaged store. Test environments raise it, too."""
 
 
 class LedgerError(HoldfastError):
-    """A number that is no activity ledger, or a step that the ledger's digits do not allow (L)."""
+    """A number that is not an activity ledger, or a step that the digits of the ledger do not allow (L)."""
 
 
 class CollationError(HoldfastError):
-    """Anything wrong with a collation key (K)."""
+    """An error about a collation key (K)."""
 
 
 class MalformedKey(CollationError):
-    """A text that is no collation key, or no composite of them."""
+    """A string that is not a collation key or a composite of collation keys."""
 
 
 class UnknownActivity(CollationError):
-    """An activity that the key or the graph does not have."""
+    """An activity that is not part of the key or the graph."""
 
 
 class IllegalMove(CollationError):
-    """A move on a digit that does not allow it (K2). Nothing was changed."""
+    """A move that the digit of an activity does not allow (K2). Nothing was changed."""
 
 
 class MalformedGraph(CollationError):
-    """Edges that do not make a directed graph without cycles."""
+    """Edges that do not form a directed acyclic graph."""
 
 
 class CycleLimitExceeded(CollationError):
-    """A cycle went round more often than its limit allows (K8)."""
+    """A cycle of a flow ran more rounds than its limit allows (K8)."""
 
 
 class FlowProblem(NamedTuple):
-    """One thing that is wrong with a flow. `line` is 0 where there are no lines; then `node` says where it is."""
+    """One problem of a flow. `line` is 0 for a flow that was not read from a file; then `node` names the place."""
 
     line: int
     message: str
@@ -72,9 +75,9 @@ class FlowProblem(NamedTuple):
 
 
 class FlowError(HoldfastError):
-    """A flow that cannot be read. `problems` are those that were found; the message has a line for each.
+    """An invalid flow. `problems` lists what is wrong, at most a hundred entries; the message has a line for each.
 
-    Beyond a hundred they are only counted: `left_out`.
+    `left_out` is the number of further problems.
     """
 
     def __init__(self, message: str, problems: tuple[FlowProblem, ...] = (), left_out: int = 0) -> None:
@@ -84,7 +87,7 @@ class FlowError(HoldfastError):
 
 
 class ExpressionError(HoldfastError):
-    """A CEL expression of a flow that cannot be read, or has no value. `column` counts from 1; 0 is unknown."""
+    """A CEL expression of a flow that is invalid or cannot be evaluated. `column` counts from 1; 0 if unknown."""
 
     def __init__(self, message: str, column: int = 0) -> None:
         super().__init__(message)
@@ -92,31 +95,31 @@ class ExpressionError(HoldfastError):
 
 
 class IllegalTransition(HoldfastError):
-    """A state and an event that have no edge in the transition table (A1, A9). Nothing was changed."""
+    """An event that is not allowed in the current state (A1, A9). Nothing was changed."""
 
 
 class LeaseError(HoldfastError):
-    """A lease duration that cannot be granted, or a worker that beats twice at once (W1, W9)."""
+    """A lease duration that cannot be granted, or a worker that sends two heartbeats at once (W1, W9)."""
 
 
 class InstanceConflict(HoldfastError):
-    """The id is taken by an instance of another workflow or with another input (G3)."""
+    """The id belongs to an instance of another workflow, or with another input (G3)."""
 
 
 class PayloadError(HoldfastError):
-    """A value that JSON of its annotated type cannot hold, or JSON not of that type. Nothing was stored."""
+    """A value that cannot be encoded as its annotated type, or JSON that is not of that type. Nothing was stored."""
 
 
 class PayloadTooLarge(PayloadError):
-    """A payload above its limit in bytes."""
+    """A payload larger than its limit in bytes."""
 
 
 class MalformedPayload(PayloadError):
-    """Bytes from outside that are no JSON, or JSON that two readers would understand differently."""
+    """External bytes that are not valid JSON, or are ambiguous JSON, such as an object with a key twice."""
 
 
 class AnnotationError(PayloadError):
-    """A type hint that payloads cannot be typed by, found when the function is registered."""
+    """A type hint that payloads cannot have. It is found when the function is decorated or registered."""
 
 
 class ArgumentError(PayloadError):
@@ -124,10 +127,10 @@ class ArgumentError(PayloadError):
 
 
 class RemoteError(HoldfastError):
-    """An exception that was recorded elsewhere and whose type is not known here, or cannot be raised here.
+    """Stands for a recorded exception whose type the registered code does not name, or cannot construct.
 
-    `type_name` keeps the qualified name of the original type; ``str()`` is its message. `attributes` has what the
-    original had as attributes, as far as JSON can hold it within 16 KiB.
+    ``str()`` is the original message, `type_name` the qualified name of the original type. `attributes` has the
+    attributes of the original that JSON can hold, up to 16 KiB.
     """
 
     type_name: str
@@ -140,30 +143,30 @@ class RemoteError(HoldfastError):
 
 
 class StoreError(HoldfastError):
-    """The store cannot be opened, read or written. Nothing that was not acknowledged is promised."""
+    """The store cannot be opened, read or written. The outcome of the call is unknown unless the message states it."""
 
 
 class StoreReplaced(StoreError):
-    """A file of the SQLite store was removed or replaced while it was open. Nothing more is written or acknowledged.
+    """A file of an open SQLite store was removed or replaced. Nothing more is written or acknowledged.
 
-    The engine or worker has stopped. The message says which file, and what became of acknowledged work.
+    The engine or worker has stopped. The message names the file and states where acknowledged work is.
     """
 
 
 class ReleaseTooOld(StoreError):
-    """A newer release has changed the store in a way that this one cannot work with. Nothing in it was touched."""
+    """A newer release migrated the store to a schema that this release cannot use. Nothing was changed."""
 
 
 class ClientClosed(StoreError):
-    """The client is closed, or was closed during the call. The instances are not affected."""
+    """The client is closed, or was closed during the call. Instances are not affected."""
 
 
 class WorkerLost(HoldfastError):
-    """The worker that ran an activity is gone, and the activity may not be run again (A10)."""
+    """The worker that ran an activity was lost, and the activity must not run again (A10)."""
 
 
 class ClaimsExhausted(HoldfastError):
-    """An activity was claimed too often by workers that were lost before they began it (L8)."""
+    """An activity was claimed too often by workers that were lost before they started it (L8)."""
 
 
 class WorkflowCodeError(HoldfastError):
@@ -171,67 +174,67 @@ class WorkflowCodeError(HoldfastError):
 
 
 class NotInWorkflow(WorkflowCodeError):
-    """Workflow code asked its event loop for input, output, a thread or a process. Activities do that."""
+    """A call of a workflow that belongs in an activity (I/O, threads, clients), or one that only workflows may make."""
 
 
 class ForbiddenInWorkflow(WorkflowCodeError):
-    """Workflow code called something whose result differs from run to run. The message names the line."""
+    """Workflow code called a function whose result differs between runs. The message names the line."""
 
 
 class NotInMainTask(WorkflowCodeError):
-    """Only the main task of a workflow may continue it as new (G4); a task that it started may not."""
+    """A task that the workflow started called `continue_as_new`; only the main task may (G4)."""
 
 
 class NotReadOnly(WorkflowCodeError):
-    """A query or a validator tried to change the workflow. Those may only look; an update may change it."""
+    """A query or a validator tried to change the workflow. Only the code of an update may."""
 
 
 class NestedTooDeep(WorkflowCodeError):
-    """A workflow would have started a child with more parents above it than are allowed."""
+    """A workflow tried to start a child with more ancestors than are allowed."""
 
 
 class InvalidDelay(WorkflowCodeError, ValueError):
-    """A delay or a due time that is no number of seconds."""
+    """A delay or a due time that is not a number of seconds."""
 
 
 class TurnTooLong(HoldfastError):
-    """A turn of a workflow went beyond its bound of steps, of time or of rounds (G12)."""
+    """A turn of a workflow exceeded its limit of steps, of time or of rounds (G12)."""
 
 
 class HistoryMismatch(WorkflowCodeError):
-    """The code took another step than its history records (G12). The message names the first difference."""
+    """The code does not repeat the steps in its history (G12). The message shows the first difference."""
 
 
 class InvalidOption(HoldfastError):
-    """An option whose value makes no sense."""
+    """An option with an invalid value."""
 
 
 class RetryPolicyError(InvalidOption):
-    """A retry policy, or a question about one, whose numbers make no sense."""
+    """A retry policy with invalid numbers."""
 
 
 class InvalidId(HoldfastError):
-    """A name or id that is empty, too long, or has characters that names cannot have."""
+    """A name or id that is empty, too long, or has characters that are not allowed."""
 
 
 class DuplicateName(HoldfastError):
-    """Two definitions of one name in one engine."""
+    """Two definitions with the same name were registered."""
 
 
 class UnknownWorkflow(HoldfastError):
-    """A workflow that the engine was not given."""
+    """A workflow that is not registered."""
 
 
 class InstanceNotFound(HoldfastError):
-    """No instance has this id."""
+    """No instance has the id."""
 
 
 class InstanceClosed(HoldfastError):
-    """The instance is finished, so this cannot be done any more."""
+    """The instance has ended, so it takes no more events, updates or requests."""
 
 
 class WorkflowFailed(HoldfastError):
-    """The workflow ended with an error, which is its `cause`."""
+    """The workflow failed. `cause` is the error that ended it."""
 
     def __init__(self, message: str, cause: Exception | None = None) -> None:
         super().__init__(message)
@@ -239,16 +242,16 @@ class WorkflowFailed(HoldfastError):
 
     @property
     def cause(self) -> Exception | None:
-        """The error, also where this one was recorded itself and is raised again."""
+        """The error that ended the workflow, also for a `WorkflowFailed` that was itself recorded."""
         return self.__cause__ if isinstance(self.__cause__, Exception) else None
 
 
 class MailboxFull(HoldfastError):
-    """An event was refused: as many as the workflow allows are waiting in its mailbox already."""
+    """An event was rejected, because the mailbox of the workflow is full. Events are taken again when it reads some."""
 
 
 class UnknownQuery(HoldfastError):
-    """The workflow answers no query of this name. `handlers` are the names of those that it answers."""
+    """The workflow has no query of this name. `handlers` are the names that it has."""
 
     def __init__(self, message: str, handlers: tuple[str, ...] = ()) -> None:
         super().__init__(message)
@@ -256,7 +259,7 @@ class UnknownQuery(HoldfastError):
 
 
 class QueryFailed(HoldfastError):
-    """The code that answers a query raised an error, which is its `cause`. Nothing was changed by it."""
+    """The code of a query raised `cause`. Nothing was changed."""
 
     def __init__(self, message: str, cause: Exception | None = None) -> None:
         super().__init__(message)
@@ -264,7 +267,7 @@ class QueryFailed(HoldfastError):
 
 
 class UpdateRejected(HoldfastError):
-    """The workflow did not accept an update: its validator raised `cause`. Nothing was changed or recorded."""
+    """The workflow rejected an update: its validator raised `cause`. Nothing was changed or recorded."""
 
     def __init__(self, message: str, cause: Exception | None = None) -> None:
         super().__init__(message)
@@ -272,11 +275,11 @@ class UpdateRejected(HoldfastError):
 
 
 class UpdateConflict(HoldfastError):
-    """The id of an update belongs to another one: of another name, or with other arguments. Nothing was changed."""
+    """The id of an update belongs to an update with another name or other arguments. Nothing was changed."""
 
 
 class UnknownUpdate(UpdateRejected):
-    """The workflow has no update of this name. `handlers` are the names of those that it has."""
+    """The workflow has no update of this name. `handlers` are the names that it has."""
 
     def __init__(self, message: str, handlers: tuple[str, ...] = ()) -> None:
         super().__init__(message)
@@ -284,7 +287,7 @@ class UnknownUpdate(UpdateRejected):
 
 
 class UpdateFailed(HoldfastError):
-    """The code of an update raised an error, which is its `cause`."""
+    """The code of an update raised `cause`."""
 
     def __init__(self, message: str, cause: Exception | None = None) -> None:
         super().__init__(message)
@@ -292,19 +295,19 @@ class UpdateFailed(HoldfastError):
 
 
 class UpdateUnfinished(UpdateFailed):
-    """The workflow ended or began anew while the code of an update that it had accepted was still at work."""
+    """The workflow ended, or continued as new, before the code of an accepted update had finished."""
 
 
 class WorkflowCancelled(HoldfastError):
-    """The workflow was cancelled."""
+    """The workflow ended because it was cancelled."""
 
 
 class DeadlineExceeded(HoldfastError, TimeoutError):
-    """The workflow did not end within its deadline: the cause of its failure, unless its code gave a result then."""
+    """The workflow did not end within its deadline. It is the `cause` of the `WorkflowFailed`."""
 
 
 class WorkflowTerminated(HoldfastError):
-    """The workflow was ended from outside, and none of its code was run for it. `reason` is what was said then."""
+    """The workflow was terminated: it ended at once, without running its code. `reason` is the caller's, if given."""
 
     def __init__(self, message: str, reason: str | None = None) -> None:
         super().__init__(message)
@@ -312,17 +315,17 @@ class WorkflowTerminated(HoldfastError):
 
 
 class WorkflowBlocked(HoldfastError):
-    """The workflow is parked for its code (G12): it does not match its history, never awaits, or kills its workers."""
+    """The workflow is blocked (G12): its code does not match its history, never awaits, or kills its workers."""
 
 
 class ActivityTimedOut(HoldfastError, TimeoutError):
-    """An activity did not start, answer or beat in time."""
+    """An activity did not start, end or send a heartbeat in time."""
 
 
 class StreamRestarted(HoldfastError):
-    """An activity that yields begins again after values of an earlier attempt were delivered: `delivered` of them.
+    """A generator activity started again after `delivered` values of an earlier attempt were delivered.
 
-    Whoever catches it and goes on iterating gets the values of the new attempt.
+    A workflow that catches it and continues to iterate gets the values of the new attempt.
     """
 
     def __init__(self, message: str, delivered: int = 0) -> None:
@@ -335,8 +338,8 @@ class StreamTooLong(HoldfastError):
 
 
 class WorkerFenced(HoldfastError):
-    """This worker lost its lease: somebody else has its work, and it must stop acting (W7)."""
+    """This worker has lost its lease, so it must not commit: other workers take over its work (W7)."""
 
 
 class ProcessDied(HoldfastError):
-    """The process that ran the body of an activity ended before the body did."""
+    """The process that ran the body of an activity ended before the body."""

@@ -1,7 +1,6 @@
-"""A fork leaves a copy of everything in the child, and none of it may be used there (W5).
+"""Fork detection: copies of connections, locks and worker keys must not be used in a child process (W5).
 
-The child of a process that has a store open shares its connections, locks and worker keys with the parent. Whoever
-holds such things notes the `generation` in which they were made; in a child it is another one.
+An object that holds such things stores the `generation` in which it was made, which differs in a child process.
 """
 
 import os
@@ -9,16 +8,16 @@ import sys
 from contextlib import suppress
 
 _generation = 0
-"""Which process this is, counted in forks."""
+"""The number of forks between the first process and this one."""
 
 
 def generation() -> int:
-    """The same in one process, another one in its children."""
+    """A number that is constant in one process and differs in its children."""
     return _generation
 
 
 def _forked() -> None:
-    global _generation  # noqa: PLW0603 - there is one for the process, as it is what a fork copies
+    global _generation  # noqa: PLW0603 - it describes the process
     _generation += 1
 
 
@@ -27,9 +26,9 @@ if hasattr(os, "register_at_fork"):  # Windows has no forks
 
 
 def leave_if_forked(made_in: int, error: BaseException | None = None) -> None:
-    """End this process if it is the child of a body that forked and came back: it is nobody's worker.
+    """Exit if this process is the child of a body that forked and returned: the child is no worker.
 
-    A `SystemExit` says how; anything else that was raised is a failure.
+    The exit code is that of a `SystemExit`, else 1 if the body raised, else 0.
     """
     if made_in == generation():
         return

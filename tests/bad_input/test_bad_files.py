@@ -136,21 +136,21 @@ def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path, request: pyt
     ],
 )
 def test_a_url_of_no_store_is_a_clear_error(url: str, sentence: str) -> None:
-    with pytest.raises(hf.InvalidOption, match=sentence):
+    with pytest.raises(hf.errors.InvalidOption, match=sentence):
         hf.Engine(url)
 
 
 def test_a_closed_engine_says_so(tmp_path: Path) -> None:
     async def scenario() -> None:
         engine = engine_of(tmp_path / "shop.db", keeps)
-        with pytest.raises(hf.UsageError, match="is not open"):
+        with pytest.raises(hf.errors.UsageError, match="is not open"):
             await engine.start(keeps, 1, id="a")
         async with engine:
             handle = await engine.start(keeps, 1, id="a")
             assert await handle.result() == 1
-        with pytest.raises(hf.ClientClosed, match="is closed"):
+        with pytest.raises(hf.errors.ClientClosed, match="is closed"):
             await handle.describe()
-        with pytest.raises(hf.ClientClosed, match="is closed"):
+        with pytest.raises(hf.errors.ClientClosed, match="is closed"):
             await engine.start(keeps, 1, id="b")
 
     together(scenario())

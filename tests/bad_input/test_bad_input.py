@@ -207,7 +207,7 @@ def test_what_is_no_workflow_is_refused(tmp_path: Path) -> None:
         async with engine_of(tmp_path / "shop.db", *ALL) as engine:
             things: tuple[Any, ...] = (plain, 7, None, echo)
             for thing in things:
-                with pytest.raises(hf.UsageError):
+                with pytest.raises(hf.errors.UsageError):
                     await engine.start(thing, id="a")
             with pytest.raises(hf.InvalidId):
                 await engine.start("", id="a")
@@ -226,9 +226,9 @@ def test_an_unknown_policy_status_or_page_is_a_typed_error(tmp_path: Path, polic
             with pytest.raises(UnknownWord):
                 await engine.list(state=policy)
             for limit in (0, -1, 10**9, 2**70):
-                with pytest.raises(hf.InvalidOption, match="limit"):
+                with pytest.raises(hf.errors.InvalidOption, match="limit"):
                     await engine.list(limit=limit)
-            with pytest.raises(hf.InvalidOption, match="before"):
+            with pytest.raises(hf.errors.InvalidOption, match="before"):
                 await engine.list(before=2**70)
             nothing_is_stored(path)
 
@@ -241,18 +241,18 @@ BAD_TIMES = [-1, -0.001, math.nan, math.inf, 1e300, "5", True, timedelta(days=-1
 @pytest.mark.parametrize("time", BAD_TIMES, ids=str)
 def test_senseless_durations_are_refused_where_they_are_written(time: Any) -> None:
     for option in ("start_to_close", "schedule_to_start", "schedule_to_close", "heartbeat"):
-        with pytest.raises(hf.InvalidOption, match=option):
+        with pytest.raises(hf.errors.InvalidOption, match=option):
             hf.activity(**{option: time})
     for option in ("initial", "maximum"):
-        with pytest.raises(hf.InvalidOption, match=option):
+        with pytest.raises(hf.errors.InvalidOption, match=option):
             hf.Retry(**{option: time})
-    with pytest.raises(hf.InvalidOption, match="lease"):
+    with pytest.raises(hf.errors.InvalidOption, match="lease"):
         hf.Engine(":memory:", lease=time)
 
     async def scenario() -> None:
         async with engine_of(":memory:", *ALL) as engine:
             await engine.run(keeps, 1, id="a")
-            with pytest.raises(hf.InvalidOption, match="timeout"):
+            with pytest.raises(hf.errors.InvalidOption, match="timeout"):
                 await engine.get("a").result(timeout=time)
 
     together(scenario())
@@ -260,7 +260,7 @@ def test_senseless_durations_are_refused_where_they_are_written(time: Any) -> No
 
 @pytest.mark.parametrize("option", ["start_to_close", "schedule_to_start", "schedule_to_close", "heartbeat"])
 def test_a_time_out_of_zero_is_refused(option: str) -> None:
-    with pytest.raises(hf.InvalidOption, match=option):
+    with pytest.raises(hf.errors.InvalidOption, match=option):
         hf.activity(**{option: 0})  # type: ignore[call-overload]  # by its name
 
 
@@ -289,7 +289,7 @@ def test_a_time_out_of_zero_is_refused(option: str) -> None:
     ids=str,
 )
 def test_a_senseless_retry_policy_is_refused(options: dict[str, Any]) -> None:
-    with pytest.raises(hf.InvalidOption, match="|".join(options)):
+    with pytest.raises(hf.errors.InvalidOption, match="|".join(options)):
         hf.Retry(**options)
 
 
@@ -308,14 +308,14 @@ def test_a_senseless_retry_policy_is_refused(options: dict[str, Any]) -> None:
 )
 def test_senseless_options_of_an_activity_are_refused_where_they_are_written(options: dict[str, Any]) -> None:
     """What is stored with an attempt must be readable when the attempt ends."""
-    with pytest.raises(hf.InvalidOption, match="|".join(options)):
+    with pytest.raises(hf.errors.InvalidOption, match="|".join(options)):
         hf.activity(**options)
 
 
 @pytest.mark.parametrize("number", [0, -1, 1.5, "7", None, True, 2**40])
 def test_senseless_options_of_a_workflow_are_refused_where_they_are_written(number: Any) -> None:
     for option in ("mailbox_limit", "continue_after"):
-        with pytest.raises(hf.InvalidOption, match=option):
+        with pytest.raises(hf.errors.InvalidOption, match=option):
             hf.workflow(**{option: number})
     versions: tuple[Any, ...] = (3, None, "a\0b", "x" * 300, " ")
     for version in versions:
@@ -353,14 +353,14 @@ def test_senseless_options_of_a_workflow_are_refused_where_they_are_written(numb
 )
 def test_senseless_engine_options_are_refused(options: dict[str, Any]) -> None:
     arguments: dict[str, Any] = {"store": ":memory:"} | options
-    with pytest.raises(hf.InvalidOption, match="|".join(options)):
+    with pytest.raises(hf.errors.InvalidOption, match="|".join(options)):
         hf.Engine(**arguments)
 
 
 def test_an_engine_that_runs_is_not_entered_again() -> None:
     async def scenario() -> None:
         async with engine_of(":memory:", *ALL) as engine:
-            with pytest.raises(hf.UsageError, match="is open already"):
+            with pytest.raises(hf.errors.UsageError, match="is open already"):
                 await engine.__aenter__()
             assert await engine.run(keeps, 1) == 1
 
@@ -386,7 +386,7 @@ def test_a_forgotten_await_is_named(tmp_path: Path) -> None:
 def test_an_event_with_the_start_that_is_no_pair_is_refused(tmp_path: Path, event: Any) -> None:
     async def scenario() -> None:
         async with engine_of(tmp_path / "shop.db", *ALL) as engine:
-            with pytest.raises(hf.InvalidOption, match="event"):
+            with pytest.raises(hf.errors.InvalidOption, match="event"):
                 await engine.start(keeps, 1, id="a", event=event)
             nothing_is_stored(tmp_path / "shop.db")
 
@@ -399,7 +399,7 @@ def test_an_event_with_the_start_that_is_no_pair_is_refused(tmp_path: Path, even
 def test_a_page_that_makes_no_sense_is_refused(options: dict[str, Any]) -> None:
     async def scenario() -> None:
         async with engine_of(":memory:", *ALL) as engine:
-            with pytest.raises(hf.InvalidOption, match="|".join(options)):
+            with pytest.raises(hf.errors.InvalidOption, match="|".join(options)):
                 await engine.list(**options)
             for name in ("", 7, "a\ud800"):
                 with pytest.raises(hf.InvalidId, match="workflow"):
@@ -418,11 +418,11 @@ def test_what_is_no_definition_is_refused_by_the_registry(tmp_path: Path) -> Non
         {"modules": [SimpleNamespace()]},
     )
     for wrong in mistakes:
-        with pytest.raises(hf.UsageError):
+        with pytest.raises(hf.errors.UsageError):
             hf.Engine(tmp_path / "shop.db", **wrong)
-    with pytest.raises(hf.InvalidOption, match="async def"):
+    with pytest.raises(hf.errors.InvalidOption, match="async def"):
         hf.workflow(lambda: None)  # type: ignore[arg-type,return-value]  # wrong on purpose
-    with pytest.raises(hf.InvalidOption, match="function"):
+    with pytest.raises(hf.errors.InvalidOption, match="function"):
         hf.activity(7)  # type: ignore[call-overload]  # wrong on purpose
 
     class Odd:
@@ -441,7 +441,7 @@ def test_W1_leases_within_the_bounds_are_taken(lease: Any) -> None:
 
 
 def test_W1_the_message_about_a_lease_names_the_bounds() -> None:
-    with pytest.raises(hf.InvalidOption, match=r"^lease must be 1 to 3,600 seconds, not 0$"):
+    with pytest.raises(hf.errors.InvalidOption, match=r"^lease must be 1 to 3,600 seconds, not 0$"):
         hf.Engine(":memory:", lease=0)
 
 
@@ -450,11 +450,13 @@ def test_arguments_by_keyword_are_refused_with_the_way_to_bind_them() -> None:
         async with engine_of(":memory:", *ALL) as engine:
             call: Any = engine.run
             with pytest.raises(
-                hf.UsageError, match=r"not number, text; .* write run\(counts\.bind\(number=\.\.\., text"
+                hf.errors.UsageError, match=r"not number, text; .* write run\(counts\.bind\(number=\.\.\., text"
             ):
                 await call(counts, number=1, text="ab", id="a")
             call = engine.start
-            with pytest.raises(hf.UsageError, match=r"takes id, policy, event and deadline by keyword, not polcy;"):
+            with pytest.raises(
+                hf.errors.UsageError, match=r"takes id, policy, event and deadline by keyword, not polcy;"
+            ):
                 await call(counts, 1, polcy="reuse")
             assert await engine.list() == []
             assert await engine.run(counts.bind(number=1, text="ab"), id="a") == 3
@@ -482,9 +484,9 @@ REMEDIES: dict[str, tuple[Any, str]] = {
 @pytest.mark.parametrize("name", REMEDIES)
 def test_what_is_no_function_is_refused_with_what_to_write(name: str) -> None:
     given, remedy = REMEDIES[name]
-    with pytest.raises(hf.InvalidOption, match=remedy):
+    with pytest.raises(hf.errors.InvalidOption, match=remedy):
         hf.activity(given)
-    with pytest.raises(hf.UsageError, match=rf"{remedy}.*, and mark it with @hf\.activity"):
+    with pytest.raises(hf.errors.UsageError, match=rf"{remedy}.*, and mark it with @hf\.activity"):
         hf.Engine(":memory:", activities=[given])
 
 
@@ -492,13 +494,13 @@ def test_definitions_that_are_not_marked_or_in_the_wrong_list_say_what_to_write(
     async def plain() -> None: ...
 
     unmarked: Any = plain
-    with pytest.raises(hf.UsageError, match=r"plain is not marked; write @hf\.workflow above it"):
+    with pytest.raises(hf.errors.UsageError, match=r"plain is not marked; write @hf\.workflow above it"):
         hf.Engine(":memory:", workflows=[unmarked])
     activity: Any = echo
-    with pytest.raises(hf.UsageError, match=r"is marked with @hf\.activity; give it as activities="):
+    with pytest.raises(hf.errors.UsageError, match=r"is marked with @hf\.activity; give it as activities="):
         hf.Engine(":memory:", workflows=[activity])
     workflow: Any = keeps
-    with pytest.raises(hf.UsageError, match=r"is marked with @hf\.workflow; give it as workflows="):
+    with pytest.raises(hf.errors.UsageError, match=r"is marked with @hf\.workflow; give it as workflows="):
         hf.Engine(":memory:", activities=[workflow])
 
 

@@ -21,6 +21,7 @@ class TestSqliteFile(StoreConformance):
     make_another = make_store
 
 
+@pytest.mark.slow
 class TestSqliteOnItsThread(StoreConformance):
     """The same with a disk so slow that every group goes to the writer's thread."""
 

@@ -95,7 +95,7 @@ async def work(store: Path, harm: str) -> None:
         try:
             for number in range(ROUNDS):
                 await acknowledge(engine, f"{harm}-after-{number}")
-        except hf.StoreReplaced:
+        except hf.errors.StoreReplaced:
             sys.stdout.write("refused\n")
             sys.stdout.flush()
         os.kill(os.getpid(), signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""The flows on the page about flows are fine, and its drawings are drawings of them."""
+"""The flows on the page about flows load without problems, and its drawings show them."""
 
 import re
 from pathlib import Path

@@ -1,9 +1,15 @@
-"""The pages that are written from the code's tables say what the code says."""
+"""Generated pages agree with the tables of the code."""
 
 import pytest
-from tools.generate_docs import DOCS, PAGES
+from tools.generate_docs import ARCHITECTURE, DOCS, PAGES, architecture
 
 
 @pytest.mark.parametrize("name", list(PAGES))
 def test_a_generated_page_is_in_step_with_the_code(name: str) -> None:
     assert (DOCS / name).read_text(encoding="utf-8") == PAGES[name](), "run `make docs`"
+
+
+def test_the_architecture_page_draws_the_layers_of_the_import_contract() -> None:
+    page = ARCHITECTURE.read_text(encoding="utf-8")
+    assert "```mermaid" in page
+    assert page == architecture(), "run `make docs`"

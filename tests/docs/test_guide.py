@@ -21,7 +21,7 @@ SNIPPETS = [
 
 @pytest.mark.parametrize(("page", "number", "code"), SNIPPETS, ids=[f"{page}-{number}" for page, number, _ in SNIPPETS])
 def test_a_snippet_starts_nothing_when_it_is_imported(page: str, number: int, code: str) -> None:
-    """`holdfast run`, `holdfast worker` and processes of activities import what people copy from here."""
+    """`holdfast run`, `holdfast worker` and processes of activities import programs that are copied from the guide."""
     for statement in ast.parse(code).body:
         if not isinstance(statement, ast.If | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             assert "asyncio.run(" not in ast.unparse(statement), (
@@ -30,12 +30,12 @@ def test_a_snippet_starts_nothing_when_it_is_imported(page: str, number: int, co
 
 
 SHOP = "shop"
-"""The database that the page on PostgreSQL uses, on the server that libpq finds by itself."""
+"""The database of the page on PostgreSQL, on the server that libpq finds by its variables."""
 
 
 @pytest.fixture
 def environment(page: str, request: pytest.FixtureRequest) -> Iterator[dict[str, str]]:
-    """What a snippet finds around it: for the page on PostgreSQL a server with an empty database."""
+    """The variables of a snippet; for the page on PostgreSQL they name a server with an empty database."""
     if page != "postgresql.md":
         yield dict(os.environ)
         return

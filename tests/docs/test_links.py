@@ -72,15 +72,20 @@ def test_a_page_names_no_folder_of_one_machine(page: Path) -> None:
     assert not MACHINE.findall(page.read_text("utf-8"))
 
 
-def test_the_map_links_every_page() -> None:
-    linked = {
-        (DOCS / link.partition("#")[0]).resolve()
-        for link in LINK.findall((DOCS / "index.md").read_text("utf-8"))
-        if ":" not in link
-    }
-    decisions = set((DOCS / "decisions").glob("0*.md"))
-    expected = {path.resolve() for path in PAGES if path not in decisions} - {(DOCS / "index.md").resolve()}
-    assert expected <= linked, sorted(shown(path) for path in expected - linked)
+def pages_linked_by(page: Path) -> set[Path]:
+    links = (link.partition("#")[0] for link in LINK.findall(prose_of(page)) if not re.match(r"[a-z]+:", link))
+    return {(page.parent / link).resolve() for link in links if link.endswith(".md")}
+
+
+def test_the_map_links_the_guide_and_leads_to_every_page() -> None:
+    start = DOCS / "index.md"
+    assert set((DOCS / "guide").glob("*.md")) <= pages_linked_by(start)
+    reached: set[Path] = set()
+    waiting = {start}
+    while waiting:
+        reached |= waiting
+        waiting = {page for known in waiting for page in pages_linked_by(known) if page.exists()} - reached
+    assert set(PAGES) <= reached, sorted(shown(path) for path in set(PAGES) - reached)
 
 
 def test_the_index_of_decisions_has_their_titles() -> None:

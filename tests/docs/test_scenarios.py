@@ -1,4 +1,4 @@
-"""The page of scenarios names tests that are there."""
+"""The tests that the page of scenarios names exist."""
 
 import re
 from pathlib import Path

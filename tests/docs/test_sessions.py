@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import apsw
 import psycopg
@@ -73,7 +74,7 @@ def test_both_stores_have_the_same_statements() -> None:
 def test_statements_for_sqlite_find_what_they_say(tmp_path: Path) -> None:
     path = str(tmp_path / "shop.db")
     asyncio.run(fill(path))
-    connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
+    connection: Any = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
     try:
         check({comment: list(connection.execute(sql)) for comment, sql in statements("SQLite").items()})
     finally:

@@ -135,7 +135,7 @@ def test_a_release_that_is_too_old_for_the_tables_says_so_and_names_both_numbers
     asyncio.run(open_and_close(postgres.url))
     gone = later(3, f"-- oldest: {NEWEST + 2}\nALTER TABLE instances DROP COLUMN blocked;")
     upgrade(postgres, (*INDEXED, gone))
-    with pytest.raises(hf.ReleaseTooOld, match=too_old(NEWEST + 3, NEWEST + 2, NEWEST)):
+    with pytest.raises(hf.errors.ReleaseTooOld, match=too_old(NEWEST + 3, NEWEST + 2, NEWEST)):
         asyncio.run(open_and_close(postgres.url))
     path = tmp_path / "shop.db"
     upgrade_file(path, monkeypatch)
@@ -144,7 +144,7 @@ def test_a_release_that_is_too_old_for_the_tables_says_so_and_names_both_numbers
     file.execute("INSERT INTO migrations VALUES (?, ?)", (OF_FILES + 2, OF_FILES + 1))
     file.execute(f"PRAGMA user_version = {OF_FILES + 2}")
     file.close()
-    with pytest.raises(hf.ReleaseTooOld, match=too_old(OF_FILES + 2, OF_FILES + 1, OF_FILES)):
+    with pytest.raises(hf.errors.ReleaseTooOld, match=too_old(OF_FILES + 2, OF_FILES + 1, OF_FILES)):
         asyncio.run(open_and_close(str(path)))
 
 
@@ -173,7 +173,9 @@ def test_a_release_that_cannot_read_raw_bytes_is_refused_once_a_newer_one_has_op
     open_with_the_release_before()
     open_with_the_release_before()
     asyncio.run(open_and_close(store))
-    with pytest.raises(hf.ReleaseTooOld, match=too_old(newest, len(known) + 1 + (kind == "postgres"), len(known))):
+    with pytest.raises(
+        hf.errors.ReleaseTooOld, match=too_old(newest, len(known) + 1 + (kind == "postgres"), len(known))
+    ):
         open_with_the_release_before()
     asyncio.run(open_and_close(store))
 

@@ -149,7 +149,7 @@ def test_who_only_looks_needs_no_right_to_write(roles: Roles, holdfast: Command)
 
 @pytest.mark.parametrize("url", ["mysql://app:hunter2@db/shop", "postgresql+psycopg://app:hunter2@db/shop"])
 def test_a_url_that_names_no_store_is_not_repeated_with_its_password(url: str, holdfast: Command) -> None:
-    with pytest.raises(hf.InvalidOption, match=r"'\w.*://...' is neither the path") as caught:
+    with pytest.raises(hf.errors.InvalidOption, match=r"'\w.*://...' is neither the path") as caught:
         hf.Engine(url)
     assert "hunter2" not in str(caught.value)
     done = holdfast("list", "--store", url)

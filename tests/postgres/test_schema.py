@@ -61,7 +61,7 @@ def test_a_store_of_a_newer_release_is_refused_and_one_that_is_not_there_is_not_
         asyncio.run(look())
         run(connection, postgres, "INSERT INTO {}.migrations VALUES (9999, 9998)")
     known = migrations()[-1].number
-    with pytest.raises(hf.ReleaseTooOld, match=rf"\(schema 9999\).* knows schema 9998; this one knows {known}"):
+    with pytest.raises(hf.errors.ReleaseTooOld, match=rf"\(schema 9999\).* knows schema 9998; this one knows {known}"):
         asyncio.run(look())
 
 

@@ -3,16 +3,16 @@
 from collections.abc import Iterator
 
 import pytest
-from tests.scenarios.kinds import MEMORY, POSTGRES, in_memory, kinds_of, on_postgres
+from tests.scenarios.kinds import MEMORY, POSTGRES, SQLITE, in_memory, kinds_of, on_postgres
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    module = metafunc.definition.path.stem
-    kinds = kinds_of(module)
-    if kinds != ["sqlite"]:
-        is_many = module.startswith("test_flows") and len(kinds) > 1  # those on PostgreSQL wait for `make test`
-        marks = [pytest.mark.slow] if is_many else []
-        marked = [pytest.param(kind, marks=marks if kind == POSTGRES else ()) for kind in kinds]
+    """Run a scenario on each store of its module. Beside SQLite, the other stores wait for `make test`."""
+    kinds = kinds_of(metafunc.definition.path.stem)
+    if kinds != [SQLITE]:
+        marked = [
+            pytest.param(kind, marks=[pytest.mark.slow] if SQLITE in kinds and kind != SQLITE else ()) for kind in kinds
+        ]
         metafunc.parametrize("store_kind", marked, indirect=True)
 
 

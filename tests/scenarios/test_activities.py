@@ -126,7 +126,7 @@ def test_sys_exit_in_a_body_fails_the_attempt_and_the_worker_lives(kind: str) ->
         sys.exit(3)
 
     cause, states, failures = outcome_of(leave if kind == "async" else leave_thread)
-    assert isinstance(cause, hf.RemoteError)
+    assert isinstance(cause, hf.errors.RemoteError)
     assert cause.type_name == "builtins.SystemExit"
     assert (states, failures) == ([AttemptState.FAILED], ["SystemExit: 3"])
 
@@ -245,10 +245,10 @@ def test_activity_info_names_everything(tmp_path: Path) -> None:
 
 def test_outside_of_its_place_every_helper_says_so() -> None:
     for outside in (hf.activity_info, hf.idempotency_key, hf.heartbeat):
-        with pytest.raises(hf.UsageError, match="body of an activity"):
+        with pytest.raises(hf.errors.UsageError, match="body of an activity"):
             outside()
     for inside in (hf.now, hf.random, hf.uuid4, hf.info, lambda: hf.side_effect(lambda: 1)):
-        with pytest.raises(hf.NotInWorkflow):
+        with pytest.raises(hf.errors.NotInWorkflow):
             inside()
 
 

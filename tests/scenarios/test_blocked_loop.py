@@ -213,5 +213,5 @@ def test_W1_G12_workflow_code_that_cannot_be_interrupted_is_counted_when_its_ins
 
 @pytest.mark.parametrize("timeout", [0.5, 0, -1, "soon"])
 def test_W1_a_loop_timeout_that_makes_no_sense_is_refused(timeout: Any) -> None:
-    with pytest.raises(hf.InvalidOption, match="loop_timeout"):
+    with pytest.raises(hf.errors.InvalidOption, match="loop_timeout"):
         engine_of(":memory:", listens, loop_timeout=timeout)

@@ -295,9 +295,9 @@ def test_a_default_id_says_whose_child_it_is_and_keeps_the_rules_for_ids() -> No
 
 
 def test_outside_of_a_workflow_the_error_names_what_does_it() -> None:
-    with pytest.raises(hf.NotInWorkflow, match=r"client\.start"):
+    with pytest.raises(hf.errors.NotInWorkflow, match=r"client\.start"):
         together(hf.start(echo, "x"))
-    with pytest.raises(hf.UsageError, match=r"engine\.run"):
+    with pytest.raises(hf.errors.UsageError, match=r"engine\.run"):
         together(echo("x"))
 
 
@@ -343,7 +343,7 @@ def test_K9_whoever_looks_sees_the_parent_and_its_children(tmp_path: Path) -> No
             assert [child.id for child in await handle.children(before=children[-1].number)] == ["order/1/0"]
             assert (await engine.get("order/1/0").describe()).parent == "order"
             assert await engine.get("order/1/0").children() == []
-            with pytest.raises(hf.InvalidOption, match="limit must be"):
+            with pytest.raises(hf.errors.InvalidOption, match="limit must be"):
                 await handle.children(limit=0)
 
     together(scenario())

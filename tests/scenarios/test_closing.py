@@ -53,9 +53,9 @@ def test_who_waits_while_the_client_is_closed_gets_one_typed_error(
             waiting = asyncio.create_task(WAITS[name](client.get("a")))
             await until(lambda: client._session.results._waiting or client._session.changes._waiting)
             await client.close()
-            with pytest.raises(hf.ClientClosed, match="was closed during this call"):
+            with pytest.raises(hf.errors.ClientClosed, match="was closed during this call"):
                 await waiting
-            with pytest.raises(hf.ClientClosed, match="is closed; make another one"):
+            with pytest.raises(hf.errors.ClientClosed, match="is closed; make another one"):
                 await client.get("a").result()
             await other.get("a").raise_event("word", "on")
             assert await other.get("a").result(timeout=10) == "on", "nothing happened to the instance"
@@ -85,7 +85,7 @@ def test_a_query_that_waits_while_the_client_is_closed_is_no_trouble_of_the_stor
             waiting.cancel()
         monkeypatch.setattr(client._local.committer, "submit", refuse)
         await client.close()
-        with pytest.raises(asyncio.CancelledError if is_cancelled else hf.ClientClosed):
+        with pytest.raises(asyncio.CancelledError if is_cancelled else hf.errors.ClientClosed):
             await waiting
 
     together(scenario())
@@ -106,7 +106,7 @@ def test_W10_a_stop_that_is_cancelled_ends_there_and_may_be_repeated() -> None:
                 finally:
                     await may_end.wait()
 
-            task = BackgroundTask(Duty.JANITOR, reluctant)
+            task = BackgroundTask(Duty.MAINTENANCE, reluctant)
             task.start()
             worker._tasks.append(task)
             stopping = asyncio.create_task(worker.stop())

@@ -75,7 +75,7 @@ def test_G4_every_execution_has_a_history_of_its_own_that_can_be_read() -> None:
             first = (await handle.history(execution=2))[0]
             assert (first.kind, first.fields["execution"]) == ("started", 2)
             assert [entry.kind for entry in await handle.history()][-1] == "workflow_completed"
-            with pytest.raises(hf.InvalidOption, match="from 1 to 3"):
+            with pytest.raises(hf.errors.InvalidOption, match="from 1 to 3"):
                 await handle.history(execution=4)
 
     together(scenario())
@@ -170,7 +170,7 @@ def test_G4_elsewhere_than_in_the_main_task_it_is_refused_at_the_call() -> None:
         async def inside() -> None:
             hf.continue_as_new()
 
-        with pytest.raises(hf.NotInMainTask, match="main task"):
+        with pytest.raises(hf.errors.NotInMainTask, match="main task"):
             await asyncio.create_task(inside())
         return "refused"
 
@@ -228,7 +228,7 @@ def test_G4_the_hint_comes_when_the_history_is_long_and_is_the_same_in_replay(ca
 
 
 def test_G4_a_limit_below_one_is_refused() -> None:
-    with pytest.raises(hf.InvalidOption, match="continue_after"):
+    with pytest.raises(hf.errors.InvalidOption, match="continue_after"):
         hf.workflow(continue_after=0)
 
 

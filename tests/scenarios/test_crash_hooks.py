@@ -194,6 +194,7 @@ def test_what_was_done_twice_is_told_when_the_environment_is_closed() -> None:
         skipping(*ALL).run_sync(scenario)
 
 
+@pytest.mark.slow
 def test_crash_reports_compare_every_execution() -> None:
     lives = count()
 

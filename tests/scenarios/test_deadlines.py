@@ -154,12 +154,12 @@ def test_G3_the_same_start_with_another_deadline_is_the_same_instance_with_the_f
 
 @pytest.mark.parametrize("wrong", [0, -1, float("nan"), "soon", True])
 def test_a_deadline_is_a_duration_above_zero(wrong: Any) -> None:
-    with pytest.raises(hf.InvalidOption, match="deadline"):
+    with pytest.raises(hf.errors.InvalidOption, match="deadline"):
         hf.workflow(deadline=wrong)
 
     async def scenario() -> None:
         async with skipping(*ALL) as env:
-            with pytest.raises(hf.InvalidOption, match="deadline"):
+            with pytest.raises(hf.errors.InvalidOption, match="deadline"):
                 await env.start(sleeps, deadline=wrong)
 
     asyncio.run(scenario())

@@ -128,7 +128,7 @@ def test_by_name_and_with_keywords_the_same_workflow_runs(store: str) -> None:
             assert await engine.run("twice_double", 5, id="name") == 20
             assert await engine.run(twice_double.bind(5, offset=1), id="bound") == 21
             assert await engine.run(twice_double, 5, 2, id="position") == 22
-            with pytest.raises(hf.UsageError, match="bound already"):
+            with pytest.raises(hf.errors.UsageError, match="bound already"):
                 await engine.start(twice_double.bind(5), 6)  # type: ignore[call-overload]  # wrong on purpose
 
     together(scenario())
@@ -258,7 +258,7 @@ def test_an_exception_type_that_is_not_registered_here_keeps_its_name(tmp_path: 
             with pytest.raises(hf.WorkflowFailed) as caught:
                 await client.get("a").result()
             cause = caught.value.cause
-            assert isinstance(cause, hf.RemoteError)
+            assert isinstance(cause, hf.errors.RemoteError)
             assert cause.type_name.endswith("test_engine.Declined")
             assert str(cause) == "declined with 3"
             assert str(caught.value) == f"a failed: {cause.type_name}: declined with 3"
@@ -421,7 +421,7 @@ def test_an_engine_that_cannot_start_leaves_nothing_behind(tmp_path: Path, monke
                 await engine.__aenter__()
         assert [thread.name for thread in set(threading.enumerate()) - before if "holdfast-lease" in thread.name] == []
         assert engine._local.running is None
-        with pytest.raises(hf.ClientClosed, match="is closed"):
+        with pytest.raises(hf.errors.ClientClosed, match="is closed"):
             await engine.get("a").describe()
         async with engine_of(tmp_path / "shop.db", double, twice_double) as another:
             assert await another.run(twice_double, 1) == 4
@@ -434,7 +434,7 @@ def test_a_client_is_closed_at_the_end_of_its_block(tmp_path: Path) -> None:
         async with await hf.connect(tmp_path / "shop.db") as client:
             handle = await client.start("elsewhere", id="a")
             assert (await handle.describe()).state == "REQUESTED"
-        with pytest.raises(hf.ClientClosed, match="is closed"):
+        with pytest.raises(hf.errors.ClientClosed, match="is closed"):
             await handle.describe()
 
     together(scenario())

@@ -107,10 +107,10 @@ def test_every_public_coroutine_refuses_the_loop_of_another_thread(tmp_path: Pat
                 for name, call in calls.items():
                     raised = await asyncio.to_thread(from_another_thread, call)
                     if name == "open" or (name == "__aenter__" and kind == "engine"):
-                        assert isinstance(raised, hf.UsageError), f"{name} raised {raised!r}"
+                        assert isinstance(raised, hf.errors.UsageError), f"{name} raised {raised!r}"
                         assert "already" in str(raised)
                     else:
-                        assert isinstance(raised, hf.WrongEventLoop), f"{name} raised {raised!r}"
+                        assert isinstance(raised, hf.errors.WrongEventLoop), f"{name} raised {raised!r}"
                         assert "asyncio.run_coroutine_threadsafe" in str(raised), name
             assert [summary.id for summary in await engine.list()] == ["waits"], "nothing was committed"
             assert await engine.run(echo, 1, id="later") == 1
@@ -138,7 +138,7 @@ def test_a_handle_and_a_client_are_refused_once_their_loop_is_gone(tmp_path: Pat
 
     client, handle = asyncio.run(begin())
     for call in (handle.describe, handle.result, handle.cancel, client.list, client.close):
-        with pytest.raises(hf.WrongEventLoop, match=r"is closed; open and use it within one asyncio\.run"):
+        with pytest.raises(hf.errors.WrongEventLoop, match=r"is closed; open and use it within one asyncio\.run"):
             asyncio.run(call())
 
     async def release() -> None:
@@ -204,7 +204,7 @@ def test_a_closed_client_refuses_every_call_and_is_not_opened_again(tmp_path: Pa
         for owner in (client, handle):
             for name, call in public_coroutines(owner).items():
                 if name not in ("close", "__aexit__"):
-                    with pytest.raises(hf.ClientClosed, match=again):
+                    with pytest.raises(hf.errors.ClientClosed, match=again):
                         await call()
 
     together(scenario())
@@ -214,7 +214,7 @@ def test_a_closed_client_refuses_every_call_and_is_not_opened_again(tmp_path: Pa
 def test_an_engine_that_is_not_open_says_how_to_open_it(name: str) -> None:
     async def scenario() -> None:
         engine = engine_of(":memory:", echo)
-        with pytest.raises(hf.UsageError, match=r"this engine is not open; write `async with hf\.Engine"):
+        with pytest.raises(hf.errors.UsageError, match=r"this engine is not open; write `async with hf\.Engine"):
             await public_coroutines(engine)[name]()
 
     together(scenario())
@@ -222,7 +222,7 @@ def test_an_engine_that_is_not_open_says_how_to_open_it(name: str) -> None:
 
 def test_a_plain_with_says_what_to_write() -> None:
     engine: Any = engine_of(":memory:", echo)
-    with pytest.raises(hf.UsageError, match=r"write `async with hf\.Engine\(\.\.\.\) as engine:`"), engine:
+    with pytest.raises(hf.errors.UsageError, match=r"write `async with hf\.Engine\(\.\.\.\) as engine:`"), engine:
         pass
 
 
@@ -230,17 +230,17 @@ def test_connect_is_awaited_or_entered(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with hf.connect(tmp_path / "a.db") as client:
             await client.start("echo", 1, id="a")
-        with pytest.raises(hf.ClientClosed):
+        with pytest.raises(hf.errors.ClientClosed):
             await client.list()
         async with await hf.connect(tmp_path / "a.db") as client:
             assert len(await client.list()) == 1
         task = asyncio.create_task(hf.connect(tmp_path / "a.db"))
         await (await task).close()
         connecting: Any = hf.connect(tmp_path / "a.db")
-        with pytest.raises(hf.UsageError, match=r"a worker needs a client: await hf\.connect"):
+        with pytest.raises(hf.errors.UsageError, match=r"a worker needs a client: await hf\.connect"):
             hf.Worker(connecting, workflows=[echo])
         connecting.close()
-        with pytest.raises(hf.InvalidOption):
+        with pytest.raises(hf.errors.InvalidOption):
             async with hf.connect(""):
                 pass
 

@@ -351,7 +351,7 @@ def test_G12_events_of_a_turn_that_cannot_be_taken_are_kept_each_once(tmp_path: 
             await asyncio.sleep(0)
 
     async def scenario() -> None:
-        async with engine_of(tmp_path / "a.db", spins) as engine:
+        async with engine_of(tmp_path / "a.db", spins, turn_limit_ms=200) as engine:
             handle = await engine.start(spins, id="it")
             assert await asyncio.gather(*(handle.raise_event(name) for name in ("early", "go", "late"))) == [True] * 3
             with pytest.raises(hf.WorkflowBlocked):

@@ -171,7 +171,7 @@ def test_G6_drop_unsubscribed_drops_with_a_warning_what_nobody_waits_for(
             assert await handle.result(timeout=10) == "in time"
 
     together(scenario())
-    assert "was dropped: nobody waits for it" in caplog.text
+    assert "was dropped: the workflow does not wait for it" in caplog.text
 
 
 def test_G6_a_full_mailbox_is_a_typed_error_and_changes_nothing(tmp_path: Path) -> None:

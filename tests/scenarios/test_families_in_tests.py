@@ -49,6 +49,7 @@ def test_time_skips_over_what_children_wait_for() -> None:
     skipping(waits_months, naps).run_sync(scenario)
 
 
+@pytest.mark.slow
 def test_L13_a_family_ends_as_in_a_calm_run_wherever_the_worker_dies() -> None:
     async def scenario(env: Environment) -> None:
         report = await env.crash_at_every_commit(a_whole_family)
@@ -78,9 +79,9 @@ def test_a_child_is_replaced_by_a_function_or_an_exception_and_restored() -> Non
         report = await env.crash_at_every_commit(wraps, "ring")
         report.check()
         assert report.result == "'a fake ring, 7 g'"
-        with pytest.raises(hf.UsageError, match="does not have <workflow naps>"):
+        with pytest.raises(hf.errors.UsageError, match="does not have <workflow naps>"):
             env.replace(naps, with_=fake)
-        with pytest.raises(hf.InvalidOption, match="what replaces pack does not take its arguments"):
+        with pytest.raises(hf.errors.InvalidOption, match="the replacement of pack does not take its arguments"):
             env.replace(pack, with_=lambda: None)
 
     def empty(label: str) -> Box:

@@ -185,5 +185,5 @@ def test_G12_an_exported_history_of_a_flow_fits_its_flow_or_is_of_another_versio
     history = asyncio.run(scenario())
     Replayer(flows=[flow_of(OLD)]).replay(history)
     Replayer(flows=[flow_of(NEW)]).replay(history)
-    with pytest.raises(hf.HistoryMismatch, match="does not fit the flow 'talk'"):
+    with pytest.raises(hf.errors.HistoryMismatch, match="does not fit the flow 'talk'"):
         Replayer(flows=[flow_of(OLD)]).replay(history.replace('"say": "', '"sing": "'))

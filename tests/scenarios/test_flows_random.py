@@ -21,10 +21,10 @@ async def play(plan: Plan, cache_size: int) -> None:
     job = job_of(plan, told)
     async with engine_of(":memory:", job.workflow, CHILD, work, cache_size=cache_size) as engine:
         handle = await engine.start(job.workflow, *job.arguments, id=job.id)
-        for number, errand in enumerate(job.errands):
-            if isinstance(errand, RaiseEvent):
+        for number, action in enumerate(job.actions):
+            if isinstance(action, RaiseEvent):
                 try:
-                    await handle.raise_event(errand.name, errand.value, id=f"errand-{number}")
+                    await handle.raise_event(action.name, action.value, id=f"action-{number}")
                 except hf.InstanceClosed:  # it failed fast
                     break
             await asyncio.sleep(0)

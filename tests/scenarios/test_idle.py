@@ -94,7 +94,7 @@ class QuietWorld:
         return Platform(
             providers=SimulatedClockAndIds(self._random, f"w{self._random.random()}"),
             make_lease=TaskLease,
-            make_notifier=self._bus.bell,
+            make_notifier=self._bus.notifier,
             fault_hook=self._listen,
             detect_local_deaths=False,
         )

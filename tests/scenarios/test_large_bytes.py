@@ -168,7 +168,7 @@ def test_G13_messages_may_have_as_many_bytes_as_the_limit_says(tmp_path: Path) -
                 await handle.update("made", LIMIT + 1)
             with pytest.raises(hf.QueryFailed, match="has 20,001 bytes"):
                 await handle.query("seen", LIMIT + 1)
-            with pytest.raises(hf.PayloadTooLarge, match="has 20,001 bytes"):
+            with pytest.raises(hf.errors.PayloadTooLarge, match="has 20,001 bytes"):
                 await handle.raise_event("image", bytes(LIMIT + 1))
             await handle.raise_event("image", bytes(LIMIT))
             assert await handle.result() == LIMIT

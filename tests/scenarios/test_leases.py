@@ -12,7 +12,7 @@ import holdfast as hf
 from holdfast.runtime import worker_lease
 from holdfast.runtime.duties import maintenance
 from holdfast.storage.members.workers import MarkWorkerLost
-from holdfast.testing.simulation.simulation import die
+from holdfast.testing.simulation.simulation import kill_engine
 
 
 @hf.activity
@@ -185,7 +185,7 @@ def test_W8_what_a_janitor_that_died_half_way_left_behind_goes_on(
         for number in range(4):
             await first.start(naps, 3, id=f"i{number}")
         key = key_of(worker_of(first))
-        await die(first)
+        await kill_engine(first)
         async with engine_of(path, detect_local_deaths=False) as janitor:
             await committer_of(worker_of(janitor)).commit(MarkWorkerLost(key=key, at_deadline=False, limit=1))
         assert rows(path, "SELECT count(*) > 0 FROM instances WHERE owner = ?", key) == [(1,)]
@@ -194,7 +194,7 @@ def test_W8_what_a_janitor_that_died_half_way_left_behind_goes_on(
                 assert await second.get(f"i{number}").result(timeout=10) == 6
         check_tables(path)
 
-    monkeypatch.setattr("holdfast.runtime.duties.maintenance.VERIFY_EVERY", 10**9)  # in the first round only
+    monkeypatch.setattr("holdfast.runtime.duties.lost_workers.VERIFY_EVERY", 10**9)  # in the first round only
     together(scenario())
 
 

@@ -135,7 +135,7 @@ def test_records_of_other_code_are_left_alone(tmp_path: Path, log: pytest.LogCap
     async def scenario() -> None:
         async with engine_of(tmp_path / "shop.db", *ALL):
             logger.info("outside")
-            with pytest.raises(hf.NotInWorkflow, match="elsewhere use Python's `logging`"):
+            with pytest.raises(hf.errors.NotInWorkflow, match="elsewhere use Python's `logging`"):
                 hf.log.info("outside")
 
     together(scenario())

@@ -115,7 +115,7 @@ def test_G14_an_update_that_was_sent_before_the_first_turn_is_handled_before_the
 
 
 async def _unfinished(handle: hf.Handle[Any]) -> str:
-    with pytest.raises(hf.UpdateUnfinished) as caught:
+    with pytest.raises(hf.errors.UpdateUnfinished) as caught:
         await handle.update("add_slowly", "z")
     return str(caught.value)
 

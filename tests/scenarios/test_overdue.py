@@ -30,7 +30,7 @@ from holdfast.runtime.platform import FaultPoint
 from holdfast.storage.members.instances import Expire, SetDeadline
 from holdfast.storage.members.member import Member
 from holdfast.testing.environment import Environment
-from holdfast.testing.simulation.simulation import die
+from holdfast.testing.simulation.simulation import kill_engine
 
 
 def test_C1_a_worker_without_the_code_ends_what_nobody_begins(tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ def test_a_deadline_that_passes_while_nobody_is_there_is_acted_upon_by_the_next(
         path = tmp_path / "shop.db"
         async with Environment(path, workflows=[compensates], activities=[undo]) as first:
             await first.start(compensates, id="it")
-            await die(first)
+            await kill_engine(first)
         async with Environment(path, workflows=[compensates], activities=[undo]) as second:
             await second.skip(days=40)
             await failure_of(second.get("it"))

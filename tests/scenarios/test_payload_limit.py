@@ -102,7 +102,7 @@ def test_G13_a_result_above_the_limit_fails_its_activity_at_once(kind: str) -> N
             return failed.value.cause
 
     cause = together(scenario())
-    assert isinstance(cause, hf.PayloadTooLarge)
+    assert isinstance(cause, hf.errors.PayloadTooLarge)
     assert "has 20,002 bytes, and payload_limit is 20,000" in str(cause)
     assert len(runs) == 2
 
@@ -127,7 +127,7 @@ def test_what_workflow_code_makes_is_bounded(what: str) -> None:
             return failed.value.cause
 
     cause = together(scenario())
-    assert isinstance(cause, hf.PayloadTooLarge)
+    assert isinstance(cause, hf.errors.PayloadTooLarge)
     assert "an execution keeps the limit that it began with, so a new instance" in str(cause)
 
 
@@ -138,13 +138,13 @@ def test_what_a_client_sends_is_bounded(tmp_path: Path) -> None:
         async with engine_of(store, *ALL) as engine, hf.connect(store, payload_limit=SMALL) as client:
             handle = await engine.start(answers, id="it")
             limited = client.get("it")
-            with pytest.raises(hf.PayloadTooLarge, match=r"child\(\): the payload of the arguments"):
+            with pytest.raises(hf.errors.PayloadTooLarge, match=r"child\(\): the payload of the arguments"):
                 await client.start(child, LONG)
-            with pytest.raises(hf.PayloadTooLarge, match="the value of event 'go'"):
+            with pytest.raises(hf.errors.PayloadTooLarge, match="the value of event 'go'"):
                 await limited.raise_event("go", LONG)
-            with pytest.raises(hf.PayloadTooLarge, match="the arguments of update 'longer'"):
+            with pytest.raises(hf.errors.PayloadTooLarge, match="the arguments of update 'longer'"):
                 await limited.update("longer", LONG)
-            with pytest.raises(hf.PayloadTooLarge, match="the arguments of query 'long'"):
+            with pytest.raises(hf.errors.PayloadTooLarge, match="the arguments of query 'long'"):
                 await limited.query("long", LONG)
             assert await handle.update("longer", LONG) == LONG + LONG
             await limited.raise_event("go", "on")
@@ -174,7 +174,7 @@ def test_G12_an_execution_keeps_the_limit_that_it_began_with(tmp_path: Path, bef
     async def tries() -> str:
         try:
             first = await takes(LONG)
-        except hf.PayloadTooLarge:
+        except hf.errors.PayloadTooLarge:
             first = await takes("short")
         return f"{first} {await hf.event('go', str)}"
 
@@ -249,5 +249,5 @@ def test_a_worker_has_the_limit_of_its_client_or_its_own() -> None:
 
 @pytest.mark.parametrize("limit", [0, -1, 100, 10**12, "32MB", True, None, 1.5])
 def test_a_limit_that_makes_no_sense_is_refused(limit: Any) -> None:
-    with pytest.raises(hf.InvalidOption, match="payload_limit must be an integer from 16,384 to 268,435,456"):
+    with pytest.raises(hf.errors.InvalidOption, match="payload_limit must be an integer from 16,384 to 268,435,456"):
         hf.Engine(":memory:", payload_limit=limit)

@@ -126,7 +126,7 @@ def test_unknown_query_lists_the_handlers() -> None:
         async with engine_of(":memory:", *ALL) as engine:
             handle = await engine.start(counts, id="it")
             with pytest.raises(
-                hf.UnknownQuery, match=r"'it' answers no query 'nope'; it answers status, stock, total"
+                hf.errors.UnknownQuery, match=r"'it' has no query 'nope'; it has status, stock, total"
             ) as caught:
                 await handle.query("nope")
             assert caught.value.handlers == ("status", "stock", "total")
@@ -152,7 +152,7 @@ def test_a_handler_is_a_plain_function() -> None:
         async with engine_of(":memory:", registers_a_coroutine) as engine:
             with pytest.raises(hf.WorkflowFailed, match="the query 'status' must be answered by a plain `def`"):
                 await engine.run(registers_a_coroutine, id="it")
-        with pytest.raises(hf.NotInWorkflow, match="on_query"):
+        with pytest.raises(hf.errors.NotInWorkflow, match="on_query"):
             hf.on_query(lambda: 1)
 
     together(scenario())
@@ -246,7 +246,7 @@ def test_a_query_before_the_first_turn_waits_for_it(tmp_path: Path) -> None:
         client = await hf.connect(path, workflows=[counts])
         try:
             handle = await client.start(counts, id="it")
-            with pytest.raises(TimeoutError, match="nobody answered the query 'total' of 'it' in time"):
+            with pytest.raises(TimeoutError, match="the query 'total' of 'it' was not answered in time"):
                 await handle.query(total, timeout=0.01)
             async with asyncio.TaskGroup() as group:
                 asked = group.create_task(handle.query(total, timeout=10))
@@ -324,14 +324,14 @@ def test_C1_a_client_without_code_asks_through_the_store(tmp_path: Path) -> None
                 asked = client.get("it")
                 assert await asked.query("total") == 3
                 assert await asked.query("stock", "pens", 5, returns=Stock) == Stock("pens", 5)
-                with pytest.raises(hf.UnknownQuery, match="it answers status, stock, total"):
+                with pytest.raises(hf.errors.UnknownQuery, match="it has status, stock, total"):
                     await asked.query("nope")
                 assert before == (rows(path, "SELECT turn, fence FROM instances"), rows(path, "SELECT * FROM history"))
                 await handle.raise_event("number", 4)
                 await handle.result(timeout=10)
                 assert await asked.query("total") == 7, "after the end, any worker that has the code answers"
             await until(lambda: not rows(path, "SELECT 1 FROM questions"))
-            with pytest.raises(TimeoutError, match="nobody answered the query 'total' of 'it' in time"):
+            with pytest.raises(TimeoutError, match="the query 'total' of 'it' was not answered in time"):
                 await asked.query("total", timeout=0.05)
             await until(lambda: not rows(path, "SELECT 1 FROM questions"))
         finally:
@@ -363,7 +363,7 @@ def test_G12_whoever_cannot_replay_asks_the_owner(tmp_path: Path) -> None:
             async with engine_of(path, *ALL) as owner:
                 await owner.start(counts, id="it")
                 assert await client.get("it").query("total") == 0
-            with pytest.raises(hf.HistoryMismatch):
+            with pytest.raises(hf.errors.HistoryMismatch):
                 await client.get("it").query("total")
         finally:
             await client.close()

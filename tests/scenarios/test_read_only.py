@@ -107,9 +107,9 @@ def test_G11_a_query_that_would_change_something_is_refused_and_leaves_the_workf
         async with engine_of(path, step, misbehaves, cache_size=cache_size) as engine:
             handle = await engine.start(misbehaves, id="it")
             for _ in range(2):
-                with pytest.raises(hf.QueryFailed, match=f"the query '{name}' may only look") as caught:
+                with pytest.raises(hf.QueryFailed, match=f"the query '{name}' is read-only") as caught:
                     await handle.query(name)
-                assert isinstance(caught.value.cause, hf.NotReadOnly)
+                assert isinstance(caught.value.cause, hf.errors.NotReadOnly)
             assert await handle.state() == {"kept": 7}
             await handle.raise_event("go")
             assert await handle.result(timeout=10) == "unharmed"

@@ -104,9 +104,9 @@ def test_a_common_mistake_in_workflow_code_fails_with_a_sentence(mistake: Any, n
 
     with pytest.raises(hf.WorkflowFailed) as caught:
         finish(flow)
-    assert isinstance(caught.value.cause, hf.ForbiddenInWorkflow | hf.NotInWorkflow)
+    assert isinstance(caught.value.cause, hf.errors.ForbiddenInWorkflow | hf.errors.NotInWorkflow)
     assert named in str(caught.value.cause)
-    if isinstance(caught.value.cause, hf.ForbiddenInWorkflow):
+    if isinstance(caught.value.cause, hf.errors.ForbiddenInWorkflow):
         assert "test_replay_safe.py:" in str(caught.value.cause)
 
 

@@ -39,7 +39,7 @@ def test_two_engines_in_one_process_have_their_own_registries(tmp_path: Path) ->
         async with engine_of(tmp_path / "one.db", one) as first, engine_of(tmp_path / "two.db", two) as second:
             assert await first.run("same", id="a") == "one"
             assert await second.run("same", id="a") == "two"
-        with pytest.raises(hf.DuplicateName, match="'same'"):
+        with pytest.raises(hf.errors.DuplicateName, match="'same'"):
             engine_of(tmp_path / "one.db", one, two)
 
     together(scenario())

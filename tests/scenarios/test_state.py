@@ -156,7 +156,7 @@ def test_G11_state_is_one_while_two_engines_take_the_turns_of_an_instance(tmp_pa
 
 @pytest.mark.parametrize(
     ("key", "value", "error"),
-    [("", 1, hf.InvalidOption), ("k" * 201, 1, hf.InvalidOption), ("k", "x" * 70_000, hf.PayloadError)],
+    [("", 1, hf.errors.InvalidOption), ("k" * 201, 1, hf.errors.InvalidOption), ("k", "x" * 70_000, hf.PayloadError)],
 )
 def test_state_is_bounded_with_typed_errors(key: str, value: object, error: type[Exception]) -> None:
     @hf.workflow(name="bounded")
@@ -176,7 +176,7 @@ def test_the_status_is_not_counted_among_the_keys(has_status: bool) -> None:
             hf.set_status("full")
         for number in range(MAX_KEYS):
             hf.state[f"{number}"] = number
-        with pytest.raises(hf.InvalidOption):
+        with pytest.raises(hf.errors.InvalidOption):
             hf.state["one more"] = 1
         hf.state["0"] = 1
         return len(hf.state)
@@ -185,9 +185,9 @@ def test_the_status_is_not_counted_among_the_keys(has_status: bool) -> None:
 
 
 def test_state_and_status_are_for_workflow_code_only() -> None:
-    with pytest.raises(hf.NotInWorkflow):
+    with pytest.raises(hf.errors.NotInWorkflow):
         hf.set_status("x")
-    with pytest.raises(hf.NotInWorkflow):
+    with pytest.raises(hf.errors.NotInWorkflow):
         hf.state["x"] = 1
 
 
@@ -283,7 +283,7 @@ def test_a_predicate_that_raises_or_has_to_be_awaited_fails_where_it_is_waited_f
         for awaitable in (waiting, hf.wait_until(coroutine)):
             try:
                 await awaitable
-            except (ZeroDivisionError, hf.UsageError) as error:
+            except (ZeroDivisionError, hf.errors.UsageError) as error:
                 told.append(type(error).__name__)
         return told
 

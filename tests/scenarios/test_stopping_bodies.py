@@ -12,16 +12,7 @@ from typing import Any
 import pytest
 from tests.scenarios.bodies import calling
 from tests.scenarios.support import SleepingMachine, check_tables, engine_of, rows, together, until
-from tests.support.inside import (
-    attempts_of,
-    free_slots,
-    maintain,
-    maintenance_of,
-    reconciler_of,
-    slot_count,
-    turns_of,
-    worker_of,
-)
+from tests.support import inside
 
 import holdfast as hf
 from holdfast.audit.auditor import audit
@@ -262,21 +253,21 @@ def test_W3_a_body_whose_attempt_another_worker_timed_out_is_stopped(
         path, body = tmp_path / "shop.db", hang_in_thread if is_thread else hang
         flow = calling(body)
         async with engine_of(path, body, flow) as engine, engine_of(path, flow) as other:
-            worker, judge = worker_of(engine), worker_of(other)
-            monkeypatch.setattr(maintenance_of(worker), "round", nothing)
+            worker, judge = inside.worker_of(engine), inside.worker_of(other)
+            monkeypatch.setattr(inside.maintenance_of(worker), "round", nothing)
             handle = await engine.start(flow, id="it")
             await until(begun.is_set)
-            await reconciler_of(worker).reconcile()
+            await inside.reconciler_of(worker).reconcile()
             assert not learned, "it is still RUNNING in the name of its worker"
             await until(
                 lambda: engine._session.store.now_ms() > rows(path, "SELECT max(expires_at_ms) FROM attempts")[0][0]
             )
-            await maintain(judge)
+            await inside.maintain(judge)
             assert states(path, "hang") == [AttemptState.TIMED_OUT]
-            await reconciler_of(worker).reconcile()
+            await inside.reconciler_of(worker).reconcile()
             await until(lambda: learned)
             assert learned == ["cancelled"]
-            await until(lambda: free_slots(worker) == slot_count(worker))
+            await until(lambda: inside.free_slots(worker) == inside.slot_count(worker))
             with pytest.raises(hf.WorkflowFailed) as caught:
                 await handle.result(timeout=10)
             assert isinstance(caught.value.cause, hf.ActivityTimedOut)
@@ -309,20 +300,20 @@ def test_W3_a_generator_whose_attempt_another_worker_timed_out_learns_that_by_it
     async def scenario() -> None:
         path = tmp_path / "shop.db"
         async with engine_of(path, counts, collect) as engine, engine_of(path, collect) as other:
-            worker, judge = worker_of(engine), worker_of(other)
-            monkeypatch.setattr(maintenance_of(worker), "round", nothing)
-            monkeypatch.setattr(reconciler_of(worker), "reconcile", nothing)
-            monkeypatch.setattr(turns_of(worker), "attempt_ended", ends.append)
+            worker, judge = inside.worker_of(engine), inside.worker_of(other)
+            monkeypatch.setattr(inside.maintenance_of(worker), "round", nothing)
+            monkeypatch.setattr(inside.reconciler_of(worker), "reconcile", nothing)
+            monkeypatch.setattr(inside.turns_of(worker), "attempt_ended", ends.append)
             handle = await engine.start(collect, id="it")
             await until(begun.is_set)
-            [running] = attempts_of(worker).running.values()
+            [running] = inside.attempts_of(worker).running.values()
             await until(
                 lambda: engine._session.store.now_ms() > rows(path, "SELECT max(expires_at_ms) FROM attempts")[0][0]
             )
-            await maintain(judge)
+            await inside.maintain(judge)
             assert states(path, "counts") == [AttemptState.TIMED_OUT]
             may_go_on.set()
-            await until(lambda: free_slots(worker) == slot_count(worker))
+            await until(lambda: inside.free_slots(worker) == inside.slot_count(worker))
             assert running.stop_reason is StopReason.NOT_HELD
             await handle.raise_event("end", "timed out")
             assert await handle.result(timeout=10) == "timed out"
@@ -413,14 +404,14 @@ def test_A6_a_thread_learns_by_its_heartbeat_that_it_was_cancelled(
         async with engine_of(path, crunch, race, max_activities=1) as engine:
             assert await engine.run(race, id="it") == "gave up"
             await until(learned.is_set)
-            worker = worker_of(engine)
-            await reconciler_of(worker).reconcile()
-            await reconciler_of(worker).reconcile()
+            worker = inside.worker_of(engine)
+            await inside.reconciler_of(worker).reconcile()
+            await inside.reconciler_of(worker).reconcile()
             assert states(path, "crunch") == [AttemptState.CANCELLED_RUNNING]
-            assert (free_slots(worker), len(attempts_of(worker).running)) == (0, 1)
+            assert (inside.free_slots(worker), len(inside.attempts_of(worker).running)) == (0, 1)
             may_end.set()
             await until(lambda: states(path, "crunch") == [AttemptState.CANCELLED])
-            await until(lambda: free_slots(worker) == 1)
+            await until(lambda: inside.free_slots(worker) == 1)
             assert engine.abandoned_threads == 0
         check_tables(path)
 
@@ -572,16 +563,16 @@ def test_A5_a_coroutine_that_swallows_its_cancellation_is_abandoned_and_its_slot
                 assert await engine.run(race, id="it") == "quick"
                 [warning] = [record.getMessage() for record in caplog.records]
                 assert "attempt 1 of stubborn of instance it was asked to stop" in warning
-                worker = worker_of(engine)
-                await reconciler_of(worker).reconcile()
-                await reconciler_of(worker).reconcile()
+                worker = inside.worker_of(engine)
+                await inside.reconciler_of(worker).reconcile()
+                await inside.reconciler_of(worker).reconcile()
                 assert states(path, "stubborn") == [AttemptState.CANCELLED_RUNNING], "its body has not ended"
                 await until(lambda: rows(path, "SELECT 1 FROM workers WHERE abandoned = 1"))
                 assert [view.abandoned for view in await engine.workers()] == [1]
                 may_end.set()
                 await until(lambda: states(path, "stubborn") == [AttemptState.COMPLETED])
                 await until(lambda: rows(path, "SELECT 1 FROM workers WHERE abandoned = 0"))
-                await until(lambda: free_slots(worker) == 1)
+                await until(lambda: inside.free_slots(worker) == 1)
                 assert beats == ["attempt 1 of stubborn of instance it was cancelled"]
         finally:
             may_end.set()  # or the loop of this test does not end
@@ -612,13 +603,13 @@ def test_A5_attempts_that_swallow_their_time_out_are_abandoned_one_by_one(
                 await hf.connect(path) as client,
                 hf.Worker(client, workflows=[flow], activities=[stubborn], max_activities=1) as working,
             ):
-                worker = worker_of(client)
-                monkeypatch.setattr(maintenance_of(worker), "round", nothing)
+                worker = inside.worker_of(client)
+                monkeypatch.setattr(inside.maintenance_of(worker), "round", nothing)
                 with pytest.raises(hf.WorkflowFailed) as caught:
                     await client.run(flow, id="it")
                 assert isinstance(caught.value.cause, hf.ActivityTimedOut)
                 assert states(path, "stubborn") == [AttemptState.TIMED_OUT] * 3
-                assert (len(attempts_of(worker).abandoned), working.running) == (3, 0)
+                assert (len(inside.attempts_of(worker).abandoned), working.running) == (3, 0)
                 working.drain()
         finally:
             may_end.set()

@@ -67,11 +67,11 @@ def test_an_engine_whose_files_are_gone_stops_with_one_error_and_one_line(
             worker = worker_of(engine)
             await until(lambda: attempts_of(worker).running)
             harm(path.with_name(path.name + suffix))
-            with pytest.raises(hf.StoreReplaced):
+            with pytest.raises(hf.errors.StoreReplaced):
                 await engine.get("a").raise_event("word", "lost")
-            with pytest.raises(hf.StoreReplaced):
+            with pytest.raises(hf.errors.StoreReplaced):
                 await result
-            with pytest.raises(hf.StoreReplaced):
+            with pytest.raises(hf.errors.StoreReplaced):
                 await engine.run(waits, id="c")
             await until(lambda: not attempts_of(worker).running)
 
@@ -90,7 +90,7 @@ def test_a_worker_that_is_idle_stops_too_and_its_run_raises_the_error(
             running = asyncio.create_task(worker.run())
             await until(lambda: worker.key)
             path.unlink()
-            with pytest.raises(hf.StoreReplaced, match="was removed"):
+            with pytest.raises(hf.errors.StoreReplaced, match="was removed"):
                 await asyncio.wait_for(running, 20)
 
     together(scenario())
@@ -106,9 +106,9 @@ def test_a_client_without_a_worker_gets_the_error_wherever_it_waits(tmp_path: Pa
             result = asyncio.create_task(handle.result())
             await until(lambda: client._session.results._waiting)
             path.unlink()
-            with pytest.raises(hf.StoreReplaced):
+            with pytest.raises(hf.errors.StoreReplaced):
                 await handle.raise_event("word", "lost")
-            with pytest.raises(hf.StoreReplaced):
+            with pytest.raises(hf.errors.StoreReplaced):
                 await result
 
     together(scenario())
@@ -147,7 +147,7 @@ def test_a_client_that_only_waits_notices_it_by_its_periodic_look(
             task = asyncio.create_task(wait_for(handle))
             await until(lambda: client._session.results._waiting or client._session.changes._waiting)
             harm(path)
-            with pytest.raises(hf.StoreReplaced):
+            with pytest.raises(hf.errors.StoreReplaced):
                 await asyncio.wait_for(task, 20)
 
     together(scenario())

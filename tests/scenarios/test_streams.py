@@ -264,9 +264,9 @@ def test_a_generator_cannot_run_in_a_process_and_only_generators_resume() -> Non
     async def plain() -> int:
         return 1
 
-    with pytest.raises(hf.InvalidOption, match="process=True"):
+    with pytest.raises(hf.errors.InvalidOption, match="process=True"):
         hf.activity(process=True)(body)
-    with pytest.raises(hf.InvalidOption, match="resumable=True"):
+    with pytest.raises(hf.errors.InvalidOption, match="resumable=True"):
         hf.activity(resumable=True)(plain)
 
 
@@ -281,7 +281,7 @@ def test_L12_an_attempt_cannot_yield_more_than_its_digits_count(
         try:
             async for number in numbers(5):
                 seen.append(str(number))
-        except hf.StreamTooLong as error:
+        except hf.errors.StreamTooLong as error:
             seen.append(type(error).__name__)
         return seen
 

@@ -43,7 +43,7 @@ async def fails_with_it() -> None:
     try:
         async with asyncio.TaskGroup() as group:
             group.create_task(reads_the_clock())
-    except* hf.ForbiddenInWorkflow as found:
+    except* hf.errors.ForbiddenInWorkflow as found:
         raise LookupError("no time") from found
 
 

@@ -111,7 +111,7 @@ def test_a_reason_that_is_no_text_is_refused_and_nothing_changes(tmp_path: Path,
     async def scenario() -> None:
         async with engine_of(tmp_path / "shop.db") as engine:
             handle = await engine.start("elsewhere", id="a")
-            with pytest.raises((hf.InvalidOption, hf.PayloadError), match="reason"):
+            with pytest.raises((hf.errors.InvalidOption, hf.PayloadError), match="reason"):
                 await handle.terminate(reason)
             assert (await handle.describe()).state == "REQUESTED"
 

@@ -82,7 +82,7 @@ def test_an_object_that_lacks_methods_is_refused_with_their_names() -> None:
     class Partly(OnlyStore):
         commit_apart = load = None
 
-    with pytest.raises(hf.InvalidOption, match=r"; Partly lacks the methods load, commit_apart$"):
+    with pytest.raises(hf.errors.InvalidOption, match=r"; Partly lacks the methods load, commit_apart$"):
         hf.Engine(cast("Store", Partly()))
 
 
@@ -92,9 +92,9 @@ def test_what_is_no_store_at_all_is_refused(wrong: Any) -> None:
         await hf.connect(wrong)
 
     refusal = r"a store is the path of a file, a postgresql:// URL, or an object that implements .*Store, not "
-    with pytest.raises(hf.InvalidOption, match=refusal):
+    with pytest.raises(hf.errors.InvalidOption, match=refusal):
         hf.Engine(wrong)
-    with pytest.raises(hf.InvalidOption, match=refusal):
+    with pytest.raises(hf.errors.InvalidOption, match=refusal):
         together(connecting())
 
 
@@ -130,6 +130,6 @@ def test_a_capability_that_a_store_does_not_declare_is_refused_by_name() -> None
 
     assert capabilities_of(only_store()) == capabilities_of(memory_store()) == frozenset()
     for store in (only_store(), open_store(only_store(), "full", Platform()), memory_store()):
-        with pytest.raises(hf.InvalidOption, match="cannot be verified: it does not declare 'raw_tables'"):
+        with pytest.raises(hf.errors.InvalidOption, match="cannot be verified: it does not declare 'raw_tables'"):
             open_tables(store)
     assert cast("object", open_tables(Verifiable(now_ms))) == "its tables"

@@ -38,7 +38,7 @@ async def make(path: Path) -> None:
             await handle.update("echo", "x" * 100_000, id="large")
             with pytest.raises(hf.UpdateFailed):
                 await handle.update("breaks", id="failed")
-            with pytest.raises(hf.UnknownUpdate):
+            with pytest.raises(hf.errors.UnknownUpdate):
                 await handle.update("nope", id="refused")
         waiting = asyncio.create_task(engine.get("open").update("waits", id="at work"))
         await until(lambda: rows(path, "SELECT 1 FROM updates WHERE state = 'accepted'"))
@@ -64,24 +64,44 @@ COMPLETED = '{"event":"update_completed","id":"done","result":{"data":"hello"}}'
 FORGED = "UPDATE updates SET answer = CAST('{{\"data\":1}}' AS BLOB) WHERE number = ?1 AND id = '{}'"
 AGREE = Rule.UPDATES_AGREE
 DAMAGE = [
-    (AGREE, "open", "DELETE FROM updates WHERE number = ?1 AND id = 'done'", "would never learn of it"),
-    (AGREE, "open", "DELETE FROM updates WHERE number = ?1 AND id = 'at work'", "would never learn of it"),
-    (AGREE, "open", "UPDATE updates SET state = 'failed' WHERE number = ?1 AND id = 'done'", "the history says done"),
-    (AGREE, "open", "UPDATE updates SET state = 'done' WHERE number = ?1 AND id = 'failed'", "the history says failed"),
-    (AGREE, "open", "UPDATE updates SET state = 'asked' WHERE number = ?1 AND id = 'at work'", "that it is at work"),
+    (AGREE, "open", "DELETE FROM updates WHERE number = ?1 AND id = 'done'", "was accepted and has no row"),
+    (AGREE, "open", "DELETE FROM updates WHERE number = ?1 AND id = 'at work'", "was accepted and has no row"),
+    (
+        AGREE,
+        "open",
+        "UPDATE updates SET state = 'failed' WHERE number = ?1 AND id = 'done'",
+        "in the history it is done",
+    ),
+    (
+        AGREE,
+        "open",
+        "UPDATE updates SET state = 'done' WHERE number = ?1 AND id = 'failed'",
+        "in the history it is failed",
+    ),
+    (
+        AGREE,
+        "open",
+        "UPDATE updates SET state = 'asked' WHERE number = ?1 AND id = 'at work'",
+        "in the history it still runs",
+    ),
     (AGREE, "open", FORGED.format("done"), "not the recorded one"),
-    (AGREE, "open", FORGED.format("at work"), "or none"),
-    (AGREE, "open", "UPDATE updates SET answer = NULL WHERE number = ?1 AND id = 'done'", "or none"),
+    (AGREE, "open", FORGED.format("at work"), "has an answer"),
+    (AGREE, "open", "UPDATE updates SET answer = NULL WHERE number = ?1 AND id = 'done'", "has no answer"),
     (AGREE, "open", "UPDATE updates SET answer = x'7b' WHERE number = ?1 AND id = 'done'", "cannot be decoded"),
-    (AGREE, "open", "UPDATE updates SET state = 'done' WHERE number = ?1 AND id = 'refused'", "does not know it"),
+    (AGREE, "open", "UPDATE updates SET state = 'done' WHERE number = ?1 AND id = 'refused'", "is not in the history"),
     (AGREE, "closed", "INSERT INTO updates VALUES (?1, 'x', 'asked', NULL, NULL, x'')", "an instance that is closed"),
-    (AGREE, "open", "INSERT INTO updates VALUES (?1, 'x', 'asked', NULL, NULL, x'')", "nobody would take it"),
-    (AGREE, "requested", "DELETE FROM updates WHERE number = ?1", "nobody would be answered"),
-    (AGREE, "closed", EVENT.format(f"',{COMPLETED}', ''"), "came to its end with updates that did not"),
+    (AGREE, "open", "INSERT INTO updates VALUES (?1, 'x', 'asked', NULL, NULL, x'')", "is not in the inbox"),
+    (AGREE, "requested", "DELETE FROM updates WHERE number = ?1", "is in the inbox and has no row"),
+    (AGREE, "closed", EVENT.format(f"',{COMPLETED}', ''"), "ended before its updates"),
     (AGREE, "open", EVENT.format('\'"id":"large"\', \'"id":"done"\''), "accepts update 'done' again"),
-    (AGREE, "open", EVENT.format('\'"id":"large"\', \'"id":"done"\''), "which is not at work"),
+    (AGREE, "open", EVENT.format('\'"id":"large"\', \'"id":"done"\''), "which does not run"),
     (Rule.PAYLOADS_THERE, "open", "DELETE FROM payloads WHERE number = ?1", "the answer to update 'large'"),
-    (Rule.ROWS_READABLE, "open", "UPDATE updates SET state = 'lost' WHERE number = ?1 AND id = 'done'", "no state"),
+    (
+        Rule.ROWS_READABLE,
+        "open",
+        "UPDATE updates SET state = 'lost' WHERE number = ?1 AND id = 'done'",
+        "unknown state",
+    ),
     (Rule.ROWS_READABLE, "open", "UPDATE updates SET answer = 7 WHERE number = ?1 AND id = 'done'", "of updates"),
     (Rule.ROWS_BELONG, "", "UPDATE updates SET number = 99 WHERE number = ?1", "rows of updates belong to instance"),
 ]

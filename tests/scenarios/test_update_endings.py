@@ -166,10 +166,10 @@ def test_G14_a_handler_that_is_at_work_at_the_end_is_cancelled_and_its_sender_to
             asked = asyncio.create_task(handle.update("slow", 1, id="one"))
             await until(lambda: rows(path, "SELECT state FROM updates") == [("accepted",)])
             await handle.raise_event("stop")
-            with pytest.raises(hf.UpdateUnfinished, match="ended before its update 'slow' was done"):
+            with pytest.raises(hf.errors.UpdateUnfinished, match="ended before its update 'slow' was done"):
                 await asked
             assert await handle.result(timeout=10) == []
-            with pytest.raises(hf.UpdateUnfinished):
+            with pytest.raises(hf.errors.UpdateUnfinished):
                 await handle.update("slow", 1, id="one")
             cleaning = await engine.start(cleans_up, id="cleaning")
             asked = asyncio.create_task(cleaning.update("patient"))
@@ -191,7 +191,7 @@ def test_A9_who_terminates_a_workflow_leaves_its_updates_without_an_answer(tmp_p
             asked = asyncio.create_task(handle.update("slow", 1))
             await until(lambda: rows(path, "SELECT state FROM updates") == [("accepted",)])
             await handle.terminate()
-            with pytest.raises(hf.UpdateUnfinished, match="was ended before the update 'slow' of 'it' was done"):
+            with pytest.raises(hf.errors.UpdateUnfinished, match="ended before the update 'slow' of 'it' had finished"):
                 await asked
         client = await hf.connect(path)
         try:
@@ -220,7 +220,7 @@ def test_G4_what_was_not_accepted_goes_over_to_the_next_execution(tmp_path: Path
             waiting = asyncio.create_task(handle.update("waits"))
             await until(lambda: rows(path, "SELECT count(*) FROM updates WHERE state = 'accepted'") == [(1,)])
             await handle.raise_event("next")
-            with pytest.raises(hf.UpdateUnfinished, match="the execution ended before its update"):
+            with pytest.raises(hf.errors.UpdateUnfinished, match="the execution ended before its update"):
                 await waiting
             await until(lambda: rows(path, "SELECT execution, turn FROM instances") == [(2, 1)])
             assert await handle.update("which") == 2
@@ -273,7 +273,7 @@ def test_G12_an_update_for_a_blocked_instance_waits_and_says_so(tmp_path: Path) 
         async with engine_of(path, *ALL) as engine:
             await engine.start(basket, id="it")
         async with engine_of(path, double, changed) as engine:
-            with pytest.raises(hf.WorkflowBlocked, match="ask for its answer again with id='one'"):
+            with pytest.raises(hf.WorkflowBlocked, match="send it again with id='one'"):
                 await engine.get("it").update("add", 3, id="one")
         async with engine_of(path, *ALL) as engine:
             assert await engine.get("it").update("add", 3, id="one") == 6

@@ -112,9 +112,11 @@ def test_G6_the_same_id_is_applied_once_and_answered_the_same_also_after_the_end
             handle = await engine.start(basket, id="it")
             assert await asyncio.gather(*(handle.update(add, 3, id="one") for _ in range(5))) == [6] * 5
             assert await handle.update(add, 5, id="two") == 16
-            with pytest.raises(hf.UpdateConflict, match="'one' belongs to the update 'add' with other arguments; send"):
+            with pytest.raises(
+                hf.errors.UpdateConflict, match="'one' belongs to the update 'add' with other arguments; send"
+            ):
                 await handle.update(add, 99, id="one")
-            with pytest.raises(hf.UpdateConflict, match="'one' belongs to the update 'add', not 'breaks'; send"):
+            with pytest.raises(hf.errors.UpdateConflict, match="'one' belongs to the update 'add', not 'breaks'; send"):
                 await handle.update("breaks", 3, id="one")
             with pytest.raises(hf.UpdateFailed):
                 await handle.update("breaks", id="three")
@@ -160,7 +162,7 @@ def test_unknown_update_lists_the_handlers_and_leaves_no_history(tmp_path: Path,
         async with engine_of(path, *ALL, cache_size=cache_size) as engine:
             handle = await engine.start(basket, id="it")
             before = rows(path, "SELECT * FROM history")
-            with pytest.raises(hf.UnknownUpdate, match="it has add, breaks, order, slow") as caught:
+            with pytest.raises(hf.errors.UnknownUpdate, match="the workflow has add, breaks, order, slow") as caught:
                 await handle.update("nope")
             assert caught.value.handlers == ("add", "breaks", "order", "slow")
             assert rows(path, "SELECT * FROM history") == before
@@ -192,7 +194,7 @@ def test_G5_an_update_before_the_first_turn_waits_for_its_handler(tmp_path: Path
         client = await hf.connect(path)
         try:
             handle = await client.start("basket", id="it")
-            with pytest.raises(TimeoutError, match="ask again with id='one'"):
+            with pytest.raises(TimeoutError, match="send it again with id='one'"):
                 await handle.update("add", 3, id="one", timeout=0.01)
             async with asyncio.TaskGroup() as group:
                 asked = group.create_task(handle.update("add", 3, id="one"))
@@ -334,9 +336,9 @@ def test_G12_a_validator_that_changes_something_parks_the_workflow(tmp_path: Pat
         path = tmp_path / "shop.db"
         async with engine_of(path, spoils, cache_size=cache_size) as engine:
             handle = await engine.start(spoils, id="it")
-            with pytest.raises(hf.UpdateRejected, match="the validator of update 'put' may only look"):
+            with pytest.raises(hf.UpdateRejected, match="the validator of update 'put' is read-only"):
                 await handle.update("put", 1)
-            with pytest.raises(hf.WorkflowBlocked, match="NotReadOnly: the validator of update 'put' may only look"):
+            with pytest.raises(hf.WorkflowBlocked, match="NotReadOnly: the validator of update 'put' is read-only"):
                 await handle.update("put", 2)
 
     together(scenario())

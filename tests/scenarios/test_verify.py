@@ -18,6 +18,7 @@ from tests.unit.cli.commands import sql
 import holdfast as hf
 from holdfast.audit.auditor import audit, inspect
 from holdfast.audit.problems import Rule
+from holdfast.errors import UsageError
 
 Events = list[dict[str, Any]]
 
@@ -239,7 +240,7 @@ def test_the_command_says_what_is_wrong_and_ends_with_1(store: Path) -> None:
     done = verify(store)
     assert done.code == 1
     lines = done.said.splitlines()
-    assert lines[0] == "done  history-gap-free  it says that 5 turns were taken, and the history has 4"
+    assert lines[0] == "done  history-gap-free  it counts 5 turns, and the history has 4"
     assert len(lines) == 3
     assert lines[2].startswith("2 problems in 2 of 12 instances")
     fields = json.loads(verify(store, "--json").said)
@@ -253,7 +254,7 @@ def test_a_file_without_tables_breaks_no_rule_and_is_not_a_store(tmp_path: Path)
     sql(tmp_path / "wal.db", "PRAGMA journal_mode = WAL")
     for path in (tmp_path / "empty.db", tmp_path / "wal.db"):
         assert audit(path) == []
-        with pytest.raises(hf.UsageError, match="has no tables, so it is not a Holdfast store"):
+        with pytest.raises(UsageError, match="has no tables, so it is not a Holdfast store"):
             inspect(path)
 
 

@@ -137,7 +137,7 @@ def test_W10_a_thread_that_does_not_end_is_not_waited_for_and_runs_again_elsewhe
         check_tables(path)
 
     try:
-        together(scenario(), seconds=runtime_attempts.LONGEST_FAREWELL_SECONDS)
+        together(scenario(), seconds=runtime_attempts.SHUTDOWN_SECONDS)
     finally:
         may_end.set()
 
@@ -173,8 +173,8 @@ def test_W10_a_body_that_stops_when_told_has_not_failed(tmp_path: Path, ending: 
     together(scenario())
 
 
-def test_W10_a_worker_that_leaves_begins_nothing_new(tmp_path: Path) -> None:
-    """What a turn schedules during the farewell waits for others: here it could only be lost."""
+def test_W10_a_worker_that_stops_starts_no_attempt_and_no_first_turn(tmp_path: Path) -> None:
+    """Attempts that a turn schedules during the shutdown wait for other workers: here they could only be lost."""
 
     @hf.activity(rerun_after_loss=False)
     async def once() -> str:
@@ -183,6 +183,7 @@ def test_W10_a_worker_that_leaves_begins_nothing_new(tmp_path: Path) -> None:
 
     @hf.workflow
     async def scheduling() -> str:
+        await hf.event("go")
         return await once()
 
     async def scenario() -> None:
@@ -190,18 +191,23 @@ def test_W10_a_worker_that_leaves_begins_nothing_new(tmp_path: Path) -> None:
         engine = engine_of(path, saves_what_it_has, saving, once, scheduling)
         async with engine:
             await engine.start(saving, id="a")
+            waiting = await engine.start(scheduling, id="b")
             await runs_so_far(1)
             worker = worker_of(engine)
 
-            async def start_late() -> None:
+            async def act_late() -> None:
                 await until(lambda: worker._is_stopping)
-                await engine.start(scheduling, id="b")
+                await waiting.raise_event("go")
+                await engine.start(scheduling, id="c")
 
-            late = asyncio.create_task(start_late())
+            late = asyncio.create_task(act_late())
         await late
         assert rows(path, "SELECT state, owner FROM attempts WHERE name LIKE '%once'") == [("READY", None)]
+        assert rows(path, "SELECT turn FROM instances WHERE id = 'c'") == [(0,)]
         async with engine_of(path, once, scheduling) as engine:
             assert await engine.get("b").result(timeout=10) == "once"
+            await engine.get("c").raise_event("go")
+            assert await engine.get("c").result(timeout=10) == "once"
         check_tables(path)
 
     together(scenario())

@@ -127,13 +127,13 @@ def named(chapters: list[Node]) -> list[Node]:
 def jobs_of(chapters: list[Node], *, cancel: bool = False, id: str = "it") -> list[Job]:  # noqa: A002 - as in a start
     """A story to simulate and its orphans, with what a client has to do for them and what has to come of them."""
     every = tellings((id,), chapters)
-    errands: list[ClientAction] = [each for told in every for each in raises_of(told.leaves, told.path)]
+    actions: list[ClientAction] = [each for told in every for each in raises_of(told.leaves, told.path)]
     if cancel:
-        errands.append(CancelInstance())
-    return [_job(every[0], tuple(errands)), *(_job(told, ()) for told in every if told.is_orphan)]
+        actions.append(CancelInstance())
+    return [_job(every[0], tuple(actions)), *(_job(told, ()) for told in every if told.is_orphan)]
 
 
-def _job(told: Telling, errands: tuple[ClientAction, ...]) -> Job:
+def _job(told: Telling, actions: tuple[ClientAction, ...]) -> Job:
     notes = sum(kind == "note" for kind, _ in told.leaves)
 
     def kept(result: Any, state: Mapping[str, Any]) -> bool:
@@ -148,7 +148,7 @@ def _job(told: Telling, errands: tuple[ClientAction, ...]) -> Job:
         story,
         (told.chapters,),
         total_of(told.chapters),
-        errands=errands,
+        actions=actions,
         kept=kept,
         creators=tuple(creators),
     )

@@ -75,7 +75,7 @@ def job_of(plan: Plan, told: Foretold | None) -> Job:
         for _ in range(MORE_THAN_ENOUGH if told is None else told.runs[step.name])
     ]
     expected = AnyEnd() if told is None else AnEnd(plan, told)
-    return Job("it", hf.Flow.parse(text_of(plan)), ({},), expected, errands=tuple(events))
+    return Job("it", hf.Flow.parse(text_of(plan)), ({},), expected, actions=tuple(events))
 
 
 def check_history(plan: Plan, events: list[HistoryEvent]) -> dict[str, str]:
@@ -127,8 +127,8 @@ def _calls(kind: str, items: int) -> int:
     return items if kind == "each" else int(kind in ("work", "count", "child"))
 
 
-EXAMPLES = {50: 20, 300: 50}.get(settings().max_examples, 1_000)
-"""Each is two simulated runs: few on every save, more on every landing, and many at night."""
+EXAMPLES = {50: 10, 300: 50}.get(settings().max_examples, 1_000)
+"""Each is two simulated runs: few in `make check`, more in `make test`, many in `make nightly`."""
 
 
 @settings(max_examples=EXAMPLES)

@@ -24,10 +24,13 @@ def grow(children: st.SearchStrategy[list[Any]]) -> st.SearchStrategy[list[Any]]
     return branches | families | st.tuples(st.sampled_from(["within", "late"]), children).map(list)
 
 
+EXAMPLES = {50: 10, 300: 100}.get(settings().max_examples, 1_000)
+"""Each is two simulated runs: few in `make check`, more in `make test`, many in `make nightly`."""
+
 stories = st.lists(st.recursive(leaves, grow, max_leaves=8), min_size=1, max_size=3).map(named)
 
 
-@settings(max_examples=100)
+@settings(max_examples=EXAMPLES)
 @given(stories, st.integers(0, 2**16), st.sampled_from([0, 1, 1_000]), st.booleans())
 def test_G8_random_programs_end_as_the_oracle_says_calm_and_with_crashes(
     chapters: list[list[Any]], seed: int, cache_size: int, cancel: bool

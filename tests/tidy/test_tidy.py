@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -48,6 +49,11 @@ def tracked(*suffixes: str) -> Iterator[Path]:
     yield from (path for path in paths if path.is_file() and (not suffixes or path.suffix in suffixes))
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def shown(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
@@ -84,7 +90,7 @@ def test_files_stay_small() -> None:
 def test_functions_stay_small() -> None:
     too_long: list[str] = []
     for path in tracked(".py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(parsed(path)):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 lines = (node.end_lineno or 0) - node.lineno + 1
                 if lines > MAX_FUNCTION_LINES:
@@ -124,7 +130,7 @@ def test_nothing_unfinished_is_left() -> None:
 
 
 def test_every_module_says_what_it_guarantees() -> None:
-    assert not [shown(path) for path in tracked(".py") if not ast.get_docstring(ast.parse(path.read_text("utf-8")))]
+    assert not [shown(path) for path in tracked(".py") if not ast.get_docstring(parsed(path))]
 
 
 def test_every_number_of_the_documents_is_in_a_test() -> None:
@@ -151,7 +157,7 @@ def test_scenarios_wait_for_something_and_not_for_a_while() -> None:
     found = [
         f"{shown(path)}:{call.lineno} {ast.unparse(call)}"
         for path in sorted((ROOT / "tests" / "scenarios").glob("test_*.py"))
-        for function in ast.parse(path.read_text("utf-8")).body
+        for function in parsed(path).body
         if isinstance(function, ast.FunctionDef) and function.name.startswith("test_")
         for call in _sleeps(function)
         if "simulated time" not in path.read_text("utf-8").splitlines()[call.lineno - 2]
@@ -194,9 +200,7 @@ def test_every_background_task_and_thread_is_supervised() -> None:
         name = str(path.relative_to(package))
         if name.startswith(("replay/", "testing/")):
             continue
-        calls = (
-            node.func for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.Call)
-        )
+        calls = (node.func for node in ast.walk(parsed(path)) if isinstance(node, ast.Call))
         if any(isinstance(call, ast.Attribute) and call.attr in STARTS_OF_TASKS for call in calls):
             found.add(name)
     assert found <= NOT_IN_THE_BACKGROUND

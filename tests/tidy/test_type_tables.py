@@ -19,7 +19,7 @@ from holdfast.client.views.steps import STATES_BY_END
 from holdfast.core import history as ev
 from holdfast.core.flow.definition import Action
 from holdfast.core.flow.scheduler import MOVE_OF, NodeOutcome
-from holdfast.core.flow.state import _HOW as FLOW_STATE  # pyright: ignore[reportPrivateUsage]
+from holdfast.core.flow.state import _APPLY as FLOW_STATE  # pyright: ignore[reportPrivateUsage]
 from holdfast.core.steps import _BEGINS, _ENDS  # pyright: ignore[reportPrivateUsage]
 from holdfast.flows.run import _APPLY as FLOW_RUN  # pyright: ignore[reportPrivateUsage]
 from holdfast.replay.run import _APPLY  # pyright: ignore[reportPrivateUsage]
@@ -130,7 +130,10 @@ MEMBER_DEFAULTS: Mapping[str, str] = {
 def matches(function: str) -> Iterator[set[str]]:
     """The classes that the `match` statements of the functions with this name have cases for."""
     for path in sorted((ROOT / "src" / "holdfast").rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        text = path.read_text("utf-8")
+        if f"def {function}(" not in text:
+            continue
+        for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.FunctionDef) and node.name == function:
                 yield from (_classes(each) for each in ast.walk(node) if isinstance(each, ast.Match))
 

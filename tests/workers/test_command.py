@@ -41,7 +41,7 @@ def command(*words: str) -> str:
     return done.said
 
 
-def test_a_worker_says_in_one_line_what_it_serves_and_others_see_it(store: str) -> None:
+def test_a_worker_prints_what_it_serves_in_one_line_and_others_see_it(store: str) -> None:
     process = Process(
         store, "worker", APP, "--queues", "parcels, mail", "--concurrency", "7", "--lease", "5", is_fresh=True
     )
@@ -60,7 +60,7 @@ def test_a_worker_says_in_one_line_what_it_serves_and_others_see_it(store: str) 
         process.send_signal(signal.SIGTERM)
         code, logged = process.left()
         assert code == 0
-        assert "no activity here is for the queue 'mail'; theirs are default, lent, parcels" in logged
+        assert "no activity here uses the queue 'mail'; they use default, lent, parcels" in logged
         assert "Traceback" not in logged
         assert command("workers", "--store", store) == "No workers.\n"
     finally:
@@ -84,7 +84,7 @@ def test_W10_a_signal_lets_a_worker_drain(store: str, number: signal.Signals) ->
             assert together(result(store, "b")) == "b 1"
             code, logged = first.left()
             assert code == 0, logged
-            assert f"{number.name}: nothing more is claimed, and what runs has 25 s to end (activities: 2)" in logged
+            assert f"{number.name}: the worker claims nothing more; its activities (2) have 25 s to end" in logged
             second.send_signal(number)
             assert second.left()[0] == 0
     assert [line[:3] for line in notes(store) if line[0] == "began"] == [["began", "a", "1"], ["began", "b", "1"]]
@@ -99,7 +99,7 @@ def test_W10_a_second_signal_stops_a_worker_at_once(store: str) -> None:
         first.send_signal(signal.SIGINT)
         code, logged = first.left(10)
         assert code == 130, logged
-        assert "leaves at once" in logged
+        assert "the worker stops" in logged
     assert together(states(store, "a")) == [("TIMED_OUT", 0, 0), ("READY", 0, 0)], "no loss, and no wait for the lease"
     open_gate(store, "a 2")
     with worker(store):

@@ -44,7 +44,7 @@ def machine(store: str, folder: Path) -> Generator[Process]:
 
 
 @pytest.mark.parametrize("after", [0, 1], ids=["at its start", "when an activity has ended"])
-def test_G12_an_instance_that_takes_down_a_machine_after_the_other_is_parked(
+def test_G12_an_instance_that_takes_down_a_machine_after_the_other_is_blocked(
     store: str, tmp_path: Path, after: int
 ) -> None:
     async def begin() -> None:
@@ -76,7 +76,7 @@ def test_G12_an_instance_that_takes_down_a_machine_after_the_other_is_parked(
     assert len(kept) == MAX_LOST_OWNERS, "each left its words, and nobody could read them"
 
 
-def test_G12_machines_that_are_switched_off_park_nobody(store: str, tmp_path: Path) -> None:
+def test_G12_machines_that_are_switched_off_block_no_instance(store: str, tmp_path: Path) -> None:
     """Again and again, without a turn of the instances between: they are tried one at a time, and never parked."""
     names = ("a", "b", "c")
 

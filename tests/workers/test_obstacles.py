@@ -55,7 +55,7 @@ async def obstacles_become(handle: hf.Handle[int], wanted: list[str]) -> None:
         raise AssertionError(f"{found} instead of {wanted}") from None
 
 
-def test_W1_an_instance_says_which_worker_is_missing(store: str) -> None:
+def test_W1_the_obstacle_of_an_instance_is_the_missing_worker(store: str) -> None:
     async def scenario() -> None:
         async with await hf.connect(store, _platform=by_leases()) as client:
             handle = await client.start(learn, 3, id="it")
@@ -106,7 +106,7 @@ def test_W1_a_worker_of_an_older_release_may_have_everything(store: str) -> None
     together(scenario())
 
 
-def test_W6_an_instance_says_that_the_lease_of_its_worker_has_ended(store: str) -> None:
+def test_W6_the_obstacle_of_an_instance_is_the_ended_lease_of_its_worker(store: str) -> None:
     async def scenario() -> None:
         async with (
             await hf.connect(store, _platform=by_leases()) as client,
@@ -119,7 +119,7 @@ def test_W6_an_instance_says_that_the_lease_of_its_worker_has_ended(store: str) 
             client._session.store.now_ms = lambda: later_ms  # type: ignore[method-assign]
             found = (await handle.describe()).obstacles
             del client._session.store.now_ms
-            assert found[0] == f"the lease of worker {mine.key}, which has the instance in memory, ended 1.5 s ago"
+            assert found[0] == f"the lease of worker {mine.key}, which holds the instance, ended 1.5 s ago"
             assert found[-1] == "no worker is alive: start one with holdfast worker"
             may_end.set()
 

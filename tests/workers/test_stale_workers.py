@@ -65,7 +65,9 @@ async def takes_another_key(client: hf.Client, store: str, process: Process, old
 
 
 @pytest.mark.parametrize("others", ["have started", "have finished"])
-def test_W7_the_store_refuses_the_turn_the_completion_and_the_heartbeats_of_a_ghost(store: str, others: str) -> None:
+def test_W7_the_store_rejects_the_turn_the_completion_and_the_heartbeats_of_a_stale_worker(
+    store: str, others: str
+) -> None:
     """Having started is where others listen to a zombie again: its activity is RUNNING, in another attempt."""
 
     async def scenario() -> None:

@@ -57,7 +57,7 @@ def left_cleanly(process: Process, *, number: signal.Signals = signal.SIGTERM) -
     process.send_signal(number)
     code, logged = process.left(10)
     assert code == 0, logged
-    assert f"{number.name}: the worker leaves before it has begun" in logged
+    assert f"{number.name}: the worker ends before it has started" in logged
     assert "Traceback" not in logged
     assert not any(line.startswith("holdfast: ") for line in logged.splitlines()), "no error is told"
 
@@ -94,7 +94,7 @@ main()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-@pytest.mark.parametrize("module", ["click", "holdfast.cli.worker", "holdfast.client.engine", "tests.workers.app"])
+@pytest.mark.parametrize("module", ["click", "holdfast.cli.worker", "holdfast.client.client", "tests.workers.app"])
 def test_W10_a_worker_leaves_at_a_signal_whatever_it_imports(
     tmp_path: Path, module: str, number: signal.Signals
 ) -> None:
@@ -103,7 +103,7 @@ def test_W10_a_worker_leaves_at_a_signal_whatever_it_imports(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False, timeout=LONGEST_SECONDS
     )
     assert done.returncode == 0, done.stderr
-    assert f"{number.name}: the worker leaves before it has begun" in done.stderr
+    assert f"{number.name}: the worker ends before it has started" in done.stderr
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "shop.db").exists()
 
@@ -129,7 +129,7 @@ def test_W10_a_signal_is_kept_until_the_event_loop_runs(tmp_path: Path) -> None:
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False, timeout=LONGEST_SECONDS
     )
     assert done.returncode == 0, done.stderr
-    assert "SIGTERM: the worker leaves before it has begun" in done.stderr
+    assert "SIGTERM: the worker ends before it has started" in done.stderr
     assert "Traceback" not in done.stderr
 
 
@@ -210,7 +210,7 @@ def test_W10_a_second_signal_ends_a_start_at_once() -> None:
         with connection:
             assert connection.recv(1), "it asks"
             process.send_signal(signal.SIGTERM)
-            await_line(process, "leaves before it has begun")
+            await_line(process, "ends before it has started")
             process.send_signal(signal.SIGTERM)
             code, logged = process.left(10)
             assert code == 130, logged

@@ -79,7 +79,7 @@ def lateness(store: str, place: Place, lease: str, where: str) -> float:
 
 
 @pytest.mark.parametrize(("lease", "where"), [("2", "before"), ("2", "after"), ("1", "after")])
-def test_W6_who_stops_in_the_middle_of_a_beat_holds_up_no_other_and_is_found_in_time(
+def test_W6_a_worker_that_stops_in_the_middle_of_a_heartbeat_blocks_no_other_and_is_found_in_time(
     store: str, postgres: Place, lease: str, where: str
 ) -> None:
     """A machine that has too much to do may be late once; a lock that nobody can take is late every time."""

@@ -101,7 +101,7 @@ def test_C1_a_worker_runs_what_its_own_client_and_others_start(store: str) -> No
     together(scenario())
 
 
-def test_a_worker_that_is_told_no_queues_serves_those_of_its_activities(store: str) -> None:
+def test_a_worker_without_queues_serves_those_of_its_activities(store: str) -> None:
     async def scenario() -> None:
         async with (
             await connect(store) as client,
@@ -126,7 +126,7 @@ def test_a_worker_that_is_told_no_queues_serves_those_of_its_activities(store: s
     together(scenario())
 
 
-def test_W10_a_worker_that_drains_claims_nothing_lets_go_and_gives_bodies_their_time(store: str) -> None:
+def test_W10_a_worker_that_drains_claims_nothing_releases_its_instances_and_waits_for_bodies(store: str) -> None:
     async def scenario() -> None:
         async with await connect(store) as client, await connect(store) as other:
             worker = worker_of(client, lease=300)
@@ -160,7 +160,7 @@ def test_W10_a_worker_that_drains_claims_nothing_lets_go_and_gives_bodies_their_
 
 
 @pytest.mark.parametrize("how", ["time is up", "stopped", "cancelled", "the client is closed"])
-def test_W10_a_drain_that_is_cut_off_hands_the_rest_over_at_once(store: str, how: str) -> None:
+def test_W10_a_drain_that_is_interrupted_hands_the_rest_over_at_once(store: str, how: str) -> None:
     async def scenario() -> None:
         client, other = await connect(store), await connect(store)
         worker = worker_of(client, lease=300)
@@ -193,7 +193,7 @@ def test_W10_a_drain_that_is_cut_off_hands_the_rest_over_at_once(store: str, how
 
 
 @pytest.mark.slow
-def test_W10_what_begins_while_a_drain_does_is_neither_lost_nor_stranded(store: str) -> None:
+def test_W10_instances_that_start_during_a_drain_are_neither_lost_nor_stranded(store: str) -> None:
     """First turns on their way to disk, continued executions, claims: at any moment of the drain."""
 
     @hf.workflow
@@ -299,21 +299,21 @@ def test_W7_a_lease_that_is_lost_ends_a_drain(store: str) -> None:
 def test_a_worker_needs_a_client_of_its_own_something_to_run_and_runs_once(store: str) -> None:
     async def scenario() -> None:
         async with await connect(store) as client:
-            with pytest.raises(hf.UsageError, match="something to run"):
+            with pytest.raises(hf.errors.UsageError, match="something to run"):
                 hf.Worker(client)
             wrong: Any = store
-            with pytest.raises(hf.UsageError, match="needs a client"):
+            with pytest.raises(hf.errors.UsageError, match="needs a client"):
                 hf.Worker(wrong, **EVERYTHING)
             async with worker_of(client) as worker:
-                with pytest.raises(hf.UsageError, match="has a worker already"):
+                with pytest.raises(hf.errors.UsageError, match="has a worker already"):
                     await worker_of(client).run()
-                with pytest.raises(hf.UsageError, match="runs already"):
+                with pytest.raises(hf.errors.UsageError, match="runs already"):
                     await worker.run()
                 assert await client.run(steps, 2, id="a") == 2
-            with pytest.raises(hf.UsageError, match="has run"):
+            with pytest.raises(hf.errors.UsageError, match="has run"):
                 await worker.run()
         async with hf.Engine(store, **EVERYTHING) as engine:
-            with pytest.raises(hf.UsageError, match="has a worker already"):
+            with pytest.raises(hf.errors.UsageError, match="has a worker already"):
                 await worker_of(engine).run()
             async with await connect(store) as beside, worker_of(beside, queues=["other"]):
                 assert await beside.run(steps, 2, id="b") == 2, "an engine and a worker in one process"
@@ -329,9 +329,9 @@ def test_a_worker_needs_a_client_of_its_own_something_to_run_and_runs_once(store
 def test_senseless_options_of_a_worker_are_refused(store: str, options: dict[str, Any]) -> None:
     async def scenario() -> None:
         async with await connect(store) as client:
-            with pytest.raises(hf.InvalidOption, match="|".join(options)):
+            with pytest.raises(hf.errors.InvalidOption, match="|".join(options)):
                 worker_of(client, **options)
-            with pytest.raises(hf.InvalidOption, match="timeout"):
+            with pytest.raises(hf.errors.InvalidOption, match="timeout"):
                 worker_of(client).drain(-1)
 
     together(scenario())

@@ -157,8 +157,8 @@ CHILDREN: Final = (
         "an audit does not ask whether a parent was told",
         "G5",
         "audit/children",
-        "if closed and is_active:",
-        "if closed and not is_active and child is None:",
+        "if is_closed and is_active:",
+        "if is_closed and not is_active and child is None:",
         VERIFIED,
     ),
     in_python(

@@ -1,4 +1,4 @@
-"""What a mutant is, and the tests that catch several of them."""
+"""The class of mutants, and names of tests that catch several of them."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,11 +44,11 @@ class Mutant:
 
 
 def in_sql(name: str, rule: str, statement: str, old: str, new: str, *tests: str) -> Mutant:
-    """In a statement of the SQLite store: its own, or one that it shares."""
+    """A mutant in a statement of the SQLite store, or in one that both stores share."""
     own, shared = (f"{STORAGE}/{folder}/sql/{statement}.sql" for folder in ("sqlite", "relational"))
     return Mutant(name, rule, own if (ROOT / own).is_file() else shared, old, new, tests or (KIT,))
 
 
 def in_python(name: str, rule: str, module: str, old: str, new: str, *tests: str) -> Mutant:
-    """In a module of the package."""
+    """A mutant in a module of the package."""
     return Mutant(name, rule, f"src/holdfast/{module}.py", old, new, tests or (KIT,))

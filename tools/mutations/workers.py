@@ -10,7 +10,7 @@ ACROSS_HOSTS: Final = "tests/workers/test_harmful.py"
 BACKGROUND: Final = "tests/scenarios/test_background.py"
 BLOCKED_LOOP: Final = "tests/scenarios/test_blocked_loop.py"
 LOOP_WATCH: Final = "tests/unit/runtime/test_loop_watch.py"
-DRAIN: Final = f"{WORKER}::test_W10_what_begins_while_a_drain_does_is_neither_lost_nor_stranded"
+DRAIN: Final = f"{WORKER}::test_W10_instances_that_start_during_a_drain_are_neither_lost_nor_stranded"
 
 STARTING: Final = "tests/workers/test_starting.py"
 
@@ -86,7 +86,7 @@ WORKERS: Final = (
         "runtime/duties/claimer",
         "while not self._is_closed:",
         "while True:",
-        f"{WORKER}::test_W10_a_worker_that_drains_claims_nothing_lets_go_and_gives_bodies_their_time",
+        f"{WORKER}::test_W10_a_worker_that_drains_claims_nothing_releases_its_instances_and_waits_for_bodies",
     ),
     in_python(
         "a worker that drains takes first turns",
@@ -94,7 +94,7 @@ WORKERS: Final = (
         "runtime/turns/turn_taker",
         "if self._is_stopped or not self._context.lease.is_valid or not self._live.has_room:",
         "if not self._context.lease.is_valid or not self._live.has_room:",
-        f"{WORKER}::test_W10_a_worker_that_drains_claims_nothing_lets_go_and_gives_bodies_their_time",
+        f"{WORKER}::test_W10_a_worker_that_drains_claims_nothing_releases_its_instances_and_waits_for_bodies",
     ),
     in_python(
         "a drain goes on without a lease",
@@ -126,7 +126,7 @@ WORKERS: Final = (
         "runtime/duties/lost_workers",
         "limit=BATCH",
         "limit=10**9",
-        f"{JANITOR}::test_W6_batches_are_bounded_and_whoever_comes_meanwhile_is_in_the_very_next_group",
+        f"{JANITOR}::test_W6_batches_are_bounded_and_a_new_member_joins_the_next_group",
     ),
     in_python(
         "what nobody can explain accuses nobody",
@@ -204,8 +204,8 @@ WORKERS: Final = (
         "a receiver that fails costs others their outcomes",
         "L13",
         "runtime/committer",
-        "            except BaseException as error:  # a receiver",
-        "            except ZeroDivisionError as error:  # a receiver",
+        "            except BaseException as error:  # the other members",
+        "            except ZeroDivisionError as error:  # the other members",
         f"{BACKGROUND}::test_every_member_receives_its_outcome_when_the_announcement_of_its_group_fails",
     ),
     in_python(
@@ -236,8 +236,8 @@ WORKERS: Final = (
         "a closed event loop is not noticed",
         "W1",
         "runtime/loop_watch",
-        "            return False\n        return True\n\n    def _answer",
-        "            return True\n        return True\n\n    def _answer",
+        "            return False\n        return True\n\n    def _called",
+        "            return True\n        return True\n\n    def _called",
         LOOP_WATCH,
     ),
     in_python(
@@ -260,7 +260,7 @@ WORKERS: Final = (
         "a closed event loop leaves its work in the store",
         "W1",
         "runtime/worker_lease",
-        "        self._lose(watch, instances_only=False)",
+        "        self._move(watch, instances_only=False)",
         "        pass",
         f"{BLOCKED_LOOP}::test_W1_a_closed_loop_ends_the_lease_at_once",
     ),

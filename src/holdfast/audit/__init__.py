@@ -1,7 +1,7 @@
-"""The audit of a store against the rules, from its raw tables: what ``holdfast verify`` runs.
+"""Checks a store against the rules of the engine, from its raw tables, as ``holdfast verify`` does.
 
-``audit(store)`` opens a file or a database read-only, takes one snapshot and gives back a list of problems. An empty
-list means that every invariant that can be seen in the tables holds. Tests call it after every crash.
+``audit(store)`` opens a file or a database read-only, takes one snapshot and returns a list of problems. An empty list
+means that every invariant holds that can be checked in the tables. Tests call it after every crash.
 """
 
 from holdfast.audit.auditor import audit, inspect

@@ -1,4 +1,4 @@
-"""Goes through a store, instance by instance, in one snapshot and one pass over each table."""
+"""Audits a store instance by instance, in one snapshot and one pass over each table."""
 
 from collections.abc import Callable, Iterator
 from functools import lru_cache
@@ -17,7 +17,7 @@ from holdfast.errors import UsageError
 from holdfast.storage.relational.raw_tables import RawInstance, RawTables, Unreadable
 
 MOST_DEFINITIONS: Final = 64
-"""Flows that are kept decoded."""
+"""Decoded flows in the cache."""
 PROGRESS_EVERY: Final = 500
 """Instances between two reports of the progress."""
 
@@ -88,7 +88,7 @@ class _Auditor:
                 self._check(row, scans, workers)
         scans.finish()
         for instance, current, newest in tables.shared_ids():
-            text = f"of its instances {current} have the id, and it should be number {newest} alone, the newest"
+            text = f"{current} of its instances have the id, instead of the newest alone, number {newest}"
             self._add(instance, Rule.ONE_CURRENT, text)
         for table, number, rows in tables.orphans():
             self._orphaned(table, number, rows)
@@ -126,7 +126,7 @@ class _Auditor:
                 continue
             keys.add(worker.key)
             if worker.state not in set(WorkerState):
-                text = f"worker {worker.key!r} has the state {worker.state!r}, which is none"
+                text = f"worker {worker.key!r} has the unknown state {worker.state!r}"
                 self._add("", Rule.ROWS_READABLE, text)
         return keys
 
@@ -136,9 +136,10 @@ class _Auditor:
         self._add(instance or "", Rule.ROWS_READABLE, text)
 
     def _orphaned(self, table: str, number: int, rows: int) -> None:
-        """An instance that cannot be read, or whose state is none, is reported as that; its rows are no orphans."""
+        """Reports rows without an instance. The rows of an unreadable instance, which is reported, have one."""
         if self._tables.id_of(number) is None:
-            self._add("", Rule.ROWS_BELONG, f"{rows} rows of {table} belong to instance number {number}, which is gone")
+            text = f"{rows} rows of {table} belong to instance number {number}, which does not exist"
+            self._add("", Rule.ROWS_BELONG, text)
 
     def _add(self, instance: str, rule: Rule, text: str) -> None:
         if len(self._problems) >= MOST_PROBLEMS:
@@ -150,7 +151,7 @@ class _Auditor:
 
 
 class _Scans:
-    """All tables that are read instance by instance."""
+    """The tables that are read instance by instance."""
 
     def __init__(
         self,
@@ -158,14 +159,14 @@ class _Scans:
         unreadable: Callable[[Unreadable], None],
         orphaned: Callable[[str, int, int], None],
     ) -> None:
-        told: dict[str, Any] = {"unreadable": unreadable, "orphaned": orphaned}
-        self.turns = Scan("history", tables.turns(), key_of, **told)
-        self.attempts = Scan("attempts", tables.attempts(), key_of, **told)
-        self.children = Scan("children", tables.children(), parent_of, **told)
-        self.closings = Scan("closings", tables.closings(), key_of, **told)
-        self.messages = Scan("inbox", tables.messages(), number_of, **told)
-        self.timers = Scan("timers", tables.timers(), number_of, **told)
-        self.updates = Scan("updates", tables.updates(), number_of, **told)
+        report: dict[str, Any] = {"unreadable": unreadable, "orphaned": orphaned}
+        self.turns = Scan("history", tables.turns(), key_of, **report)
+        self.attempts = Scan("attempts", tables.attempts(), key_of, **report)
+        self.children = Scan("children", tables.children(), parent_of, **report)
+        self.closings = Scan("closings", tables.closings(), key_of, **report)
+        self.messages = Scan("inbox", tables.messages(), number_of, **report)
+        self.timers = Scan("timers", tables.timers(), number_of, **report)
+        self.updates = Scan("updates", tables.updates(), number_of, **report)
         self._by_execution: tuple[Scan[Any], ...] = (self.turns, self.attempts, self.children, self.closings)
         self._all = (*self._by_execution, self.messages, self.timers, self.updates)
 
@@ -179,7 +180,7 @@ class _Scans:
             scan.finish()
 
     def executions(self, number: int) -> Iterator[Execution]:
-        """The executions of an instance of which there is anything, in order."""
+        """The executions of an instance that have rows, in order."""
         while present := [scan.execution for scan in self._by_execution if scan.number == number]:
             execution = min(present)
             yield Execution(

@@ -1,7 +1,7 @@
-"""The key of a flow against its history, its definition, and what its nodes really did (K1-K5, K8).
+"""Checks the key of a flow against its history, its definition and the steps of its nodes (K1-K5, K8).
 
-The key is added up again from the moves that the history records; then each digit is held against the attempts,
-children, waits and timers of its node in its last round, which know nothing of digits.
+The key is computed again from the moves in the history. Then each digit is compared with the attempts, children, waits
+and timers of its node in its last round, which are recorded independently of digits.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -60,26 +60,26 @@ RESULTS: Final = (ev.ActivityCompleted, ev.ChildCompleted, ev.EventReceived)
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is known about an instance besides its key."""
+    """The rows and events with which the key of an instance is compared."""
 
     flow: FlowSnapshot
     history: HistoryReading
     attempts: Mapping[int, RawAttempt]
-    """By activity, the last one."""
+    """The last attempt of each activity."""
     answered: frozenset[int]
-    """Activities whose answer waits in the inbox."""
+    """Activities with an answer in the inbox."""
     is_open: bool
     restarted: frozenset[str]
-    """Nodes with which a cycle began their round: nothing that they come after need have led to them (K8)."""
+    """Nodes with which a cycle began its round, so that none of their sources need have entered them (K8)."""
 
     @property
     def was_cancelled(self) -> bool:
-        """Whether nodes may have been cut off: the flow was asked to end, ended itself, or fails at once (K4)."""
+        """Whether nodes may have been cancelled: by a request, by the end of the flow, or by `fail_fast` (K4)."""
         if any(isinstance(event, ev.CancelRequested) for event in self.history.events):
             return True
-        terminal, policy = self.history.terminal, self.flow.definition.policy
+        terminal = self.history.terminal
         if isinstance(terminal, ev.ExecutionFailed):
-            return policy is FailurePolicy.FAIL_FAST or not self.has_run
+            return self.flow.definition.policy is FailurePolicy.FAIL_FAST or not self.has_run
         return isinstance(terminal, ev.ExecutionCancelled)
 
     @property
@@ -88,7 +88,7 @@ class Facts:
 
     @property
     def has_run(self) -> bool:
-        """Whether it got beyond its input, which may be one that it does not take."""
+        """Whether the flow accepted its input."""
         return self.flow.nodes[self.flow.graph.trigger].digit is _D.COMPLETED
 
 
@@ -98,25 +98,32 @@ def check_flow(
     attempts: Sequence[RawAttempt],
     inbox: Sequence[HistoryEvent],
     definition_of: Callable[[str], FlowDefinition | Finding],
-) -> list[Finding]:
-    """One instance. Code has no key; of a flow everything is checked as far as its history can be read."""
+) -> Iterator[Finding]:
+    """Checks the key of one instance, if its history can be read. Code has no stored key."""
     started = reading.started
     if started is None or not reading.is_complete:
-        return []
+        return
     if not started.flow:
-        return [] if row.collation_key is None else [(Rule.KEY_AGREES, "it is code, and a key is stored for it")]
+        if row.collation_key is not None:
+            yield Rule.KEY_AGREES, "it is code, and has a stored key"
+        return
     definition = definition_of(started.flow)
     if not isinstance(definition, FlowDefinition):
-        return [definition]
+        yield definition
+        return
     if all(isinstance(event, ev.Started | ev.ExternalEnd) for event in reading.events):
-        return _check_unbegun(row, definition)
+        first = first_key(definition)
+        if row.collation_key not in (None, first):  # older releases stored no key before the first turn
+            text = f"its key is {row.collation_key}, and it ended before its first turn, with {first}"
+            yield Rule.KEY_AGREES, text
+        return
     try:
         flow = FlowSnapshot(definition, reading.events)
     except (HoldfastError, LookupError, ValueError) as error:
-        return [(Rule.KEY_AGREES, f"its history does not fit the flow {started.flow}: {error}")]
-    findings: list[Finding] = []
+        yield Rule.KEY_AGREES, f"its history does not fit the flow {started.flow}: {error}"
+        return
     if row.collation_key != flow.key:
-        findings.append((Rule.KEY_AGREES, f"its key is {row.collation_key}, and its history adds up to {flow.key}"))
+        yield Rule.KEY_AGREES, f"its key is {row.collation_key}, and that of its history is {flow.key}"
     facts = Facts(
         flow,
         reading,
@@ -125,66 +132,59 @@ def check_flow(
         row.state not in INSTANCE_FINAL,
         _restarted(flow, reading.events),
     )
-    findings += check_completeness(facts)
+    yield from _check_completeness(facts)
     for node in facts.nodes:
         digit = f"{node.node.id!r} is {MEANING[node.digit]} ({int(node.digit)})"
-        findings += [(Rule.KEY_AGREES, f"{digit}, and {why}") for why in _disagreements(node, facts)]
-    return findings
-
-
-def _check_unbegun(row: RawInstance, definition: FlowDefinition) -> list[Finding]:
-    """It was ended before its first turn. An older release did not store a key before that turn."""
-    first = first_key(definition)
-    if row.collation_key in (None, first):
-        return []
-    return [(Rule.KEY_AGREES, f"its key is {row.collation_key}, and it ended before its first turn, with {first}")]
+        for why in _disagreements(node, facts):
+            yield Rule.KEY_AGREES, f"{digit}, and {why}"
 
 
 def read_definition(digest: str, stored: bytes | None) -> FlowDefinition | Finding:
-    """The flow that is stored under a hash, or why it is of no use."""
+    """The flow with a hash, or the finding that it is missing or damaged."""
     if stored is None:
-        return Rule.FLOW_KEPT, f"the flow {digest}, which it stays with, is not there"
+        return Rule.FLOW_KEPT, f"the flow {digest}, on which it runs, is not there"
     try:
         definition = decode_definition(stored)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        return Rule.FLOW_KEPT, f"the flow {digest}, which it stays with, cannot be decoded: {error}"
+        return Rule.FLOW_KEPT, f"the flow {digest}, on which it runs, cannot be decoded: {error}"
     found = definition_hash(definition)
     return definition if found == digest else (Rule.FLOW_KEPT, f"the flow under {digest} has the hash {found}")
 
 
 def _restarted(flow: FlowSnapshot, events: Iterable[HistoryEvent]) -> frozenset[str]:
-    """The targets of cycles that no later cycle ran again from further up."""
+    """The targets of cycles, without those that a later cycle reset from an earlier node."""
     targets = [event.target for event in events if isinstance(event, ev.CycleRestarted)]
     found: set[str] = set()
     behind: set[str] = set()
-    for target in dict.fromkeys(reversed(targets)):  # the last first
+    for target in dict.fromkeys(reversed(targets)):
         if target not in behind:
             found.add(target)
         behind |= flow.graph.reachable(target)
     return frozenset(found)
 
 
-def check_completeness(facts: Facts) -> list[Finding]:
-    """K5: complete and closed at once; a failure that nobody caught is the failure of the flow."""
-    progress, terminal = facts.flow.book.scheduler, facts.history.terminal
+def _check_completeness(facts: Facts) -> Iterator[Finding]:
+    """K5: the key is complete exactly if the flow ended by itself; an uncaught failure is the failure of the flow."""
+    progress = facts.flow.state.scheduler
+    terminal = facts.history.terminal
     if facts.is_open or terminal is None:
-        done = "nothing of it is pending, started or paused, and it has not ended"
-        return [(Rule.KEY_COMPLETE, done)] if progress.is_complete else []
-    if isinstance(terminal, ev.FROM_OUTSIDE):
-        return []
-    if not progress.is_complete:
-        return [(Rule.KEY_COMPLETE, f"it has ended by itself, and its key is {progress.key.rstrip('0')}")]
-    if isinstance(terminal, ev.ExecutionCompleted) and progress.outcome is FlowOutcome.ERROR:
-        return [(Rule.KEY_COMPLETE, "it completed, and has a failure that nobody caught")]
-    return []
+        if progress.is_complete:
+            yield Rule.KEY_COMPLETE, "no node is pending, started or paused, and it has not ended"
+    elif isinstance(terminal, ev.FROM_OUTSIDE):
+        return
+    elif not progress.is_complete:
+        yield Rule.KEY_COMPLETE, f"it has ended by itself, and its key is {progress.key.rstrip('0')}"
+    elif isinstance(terminal, ev.ExecutionCompleted) and progress.outcome is FlowOutcome.ERROR:
+        yield Rule.KEY_COMPLETE, "it completed with an uncaught failure"
 
 
 # ---------------------------------------------------------------- node by node
 
 
 def _disagreements(node: NodeSnapshot, facts: Facts) -> Iterator[str]:
-    """What speaks against a digit."""
-    digit, action = node.digit, node.node.action
+    """The facts that contradict a digit."""
+    digit = node.digit
+    action = node.node.action
     if digit not in POSSIBLE[type(action)]:
         yield f"a {type(action).__name__.lower()} cannot be that"
         return
@@ -204,7 +204,7 @@ def _disagreements(node: NodeSnapshot, facts: Facts) -> Iterator[str]:
         yield from _against_wait(node, steps)
     elif isinstance(action, CycleAction):
         if digit is _D.COMPLETED and node.node.id in facts.flow.graph.reachable(action.target):
-            yield "it would have gone round, and be pending again"
+            yield "it would have repeated its cycle and be pending again"
     elif (
         isinstance(action, RaiseAction | InterruptAction)
         and ev.NodeCompleted not in node.own_events
@@ -214,7 +214,7 @@ def _disagreements(node: NodeSnapshot, facts: Facts) -> Iterator[str]:
 
 
 def _against_sources(node: NodeSnapshot, facts: Facts) -> Iterator[str]:
-    """K3: it waits as long as a source may still enter it; what has begun was entered from one."""
+    """K3: a node is pending while a source may still enter it; a node that has begun was entered by one."""
     if isinstance(node.node.action, TriggerAction):
         if node.digit is _D.SKIPPED and not (facts.was_cancelled and all(_is_skipped(each) for each in facts.nodes)):
             yield "the flow has begun"
@@ -225,15 +225,15 @@ def _against_sources(node: NodeSnapshot, facts: Facts) -> Iterator[str]:
         return
     sources = [facts.flow.nodes[after.source].digit for after in node.node.after]
     if node.digit is _D.PENDING and not any(source in OPEN for source in sources):
-        yield "all that it comes after is decided: it would wait for ever"
+        yield "all its sources are decided: it would wait for ever"
     if node.digit is _D.SKIPPED and not facts.was_cancelled:
         yield from _against_skip(node, sources)
     if node.digit not in (_D.PENDING, _D.SKIPPED) and not any(map(_enters, node.node.after, sources)):
-        yield "nothing that it comes after led to it"
+        yield "no source entered it"
 
 
 def _enters(after: After, source: Digit) -> bool:
-    """Whether a source that came to this may have led on by this edge (K4)."""
+    """Whether a source with this digit can have entered the node by this edge (K4)."""
     return source in DONE if after.catch is None else source is _D.ERRORED
 
 
@@ -242,28 +242,28 @@ def _is_skipped(node: NodeSnapshot) -> bool:
 
 
 def _against_skip(node: NodeSnapshot, sources: Sequence[Digit]) -> Iterator[str]:
-    """K3: skipped once nothing can enable it. What conditions said is not asked again."""
+    """K3: a node is skipped once nothing can enable it. Conditions are not evaluated again."""
     edges = list(zip(node.node.after, sources, strict=True))
     is_any = node.node.join is Join.ANY
     has_failed = any(digit is _D.ERRORED and after.catch is None for after, digit in edges)
     if any(digit in OPEN for digit in sources) and (is_any or not has_failed):
-        yield "something that it comes after may still enter it"
+        yield "a source may still enter it"
     entering = [digit in DONE and not (after.when or after.catch or after.otherwise) for after, digit in edges]
     if node.node.when:
         return
-    if all(entering) or (is_any and any(entering) and node.dimension == FIRST):  # a cycle spends what came before
+    if all(entering) or (is_any and any(entering) and node.dimension == FIRST):  # a cycle uses up earlier entries
         yield "it was entered"
 
 
 def _has_failed(node: NodeSnapshot, facts: Facts) -> bool:
-    """It says so, something of it failed, or it was cut off."""
+    """Whether the node or one of its steps failed, or the node may have been cancelled."""
     if facts.was_cancelled or ev.NodeFailed in node.own_events:
         return True
     return any(step.ended_by is ev.ActivityFailed for step in node.current)
 
 
 def _has_all_results(node: NodeSnapshot, steps: Sequence[RecordedStep]) -> bool:
-    """Whether nothing was left to do. A fan-out may fail by itself at the input of an item, or with too long a list."""
+    """Whether each step has a result. A fan-out may fail on its own: by the input of an item, or by too long a list."""
     if ev.FanOutStarted in node.own_events and ev.NodeFailed in node.own_events:
         return False
     expected = _expected(node)
@@ -271,22 +271,21 @@ def _has_all_results(node: NodeSnapshot, steps: Sequence[RecordedStep]) -> bool:
 
 
 def _expected(node: NodeSnapshot) -> int | None:
-    """How many results it has in the end. None for a fan-out that has not begun."""
+    """The number of results of a complete node; None for a fan-out that has not begun."""
     action = node.node.action
     return node.count if isinstance(action, RunAction | ChildAction) and action.each is not None else 1
 
 
 def _against_work(node: NodeSnapshot, steps: list[RecordedStep], facts: Facts) -> Iterator[str]:
-    """An activity or a child: started while something of it is open, completed when every item has its result."""
+    """An activity or a child is started while a step is open, and completed when every item has its result."""
     action = node.node.action
     is_detached = isinstance(action, ChildAction) and action.detached
     expected = _expected(node)
     done = [step for step in steps if is_detached or step.ended_by in RESULTS]
     if node.digit is _D.STARTED:
         waiting = [step for step in steps if _is_open(step)]
-        may_wait = not is_detached or (
-            isinstance(action, ChildAction) and action.id
-        )  # until it is known that the id was free
+        # A detached child with an id of its own is started until the store has confirmed that the id was free.
+        may_wait = not is_detached or (isinstance(action, ChildAction) and action.id)
         if not (waiting and may_wait):
             yield "nothing of it is open"
         if facts.is_open:
@@ -309,7 +308,7 @@ def _against_open(steps: list[RecordedStep], facts: Facts) -> Iterator[str]:
 
 
 def _against_result(step: RecordedStep, facts: Facts) -> Iterator[str]:
-    """L6: a result counts once its response was applied, and its ledger closed."""
+    """L6: a result counts once its response is applied and its ledger closed."""
     attempt = facts.attempts.get(step.number)
     if step.kind != "activity" or attempt is None:
         return
@@ -320,7 +319,7 @@ def _against_result(step: RecordedStep, facts: Facts) -> Iterator[str]:
         if not read_ledger(attempt.ledger).leg2_closed:
             yield f"the ledger of {shown(attempt)} is not closed"
     except LedgerError:
-        return  # said elsewhere
+        return  # reported by `check_attempts`
 
 
 def _against_wait(node: NodeSnapshot, steps: list[RecordedStep]) -> Iterator[str]:
@@ -328,15 +327,15 @@ def _against_wait(node: NodeSnapshot, steps: list[RecordedStep]) -> Iterator[str
     kind = "event" if isinstance(action, WaitAction) and action.event else "timer"
     if node.digit is _D.PAUSED:
         if not any(step.kind == kind and _is_open(step) for step in steps):
-            yield f"it waits for no {kind}"
+            yield f"it has no open wait for its {kind}"
         return
     released_by = ev.EventReceived if kind == "event" else ev.TimerFired
     if not any(step.ended_by is released_by for step in steps):
         yield f"its {kind} never came"
     if any(step.is_open for step in steps):
-        yield "it waits still"
+        yield "it still waits"
 
 
 def _is_open(step: RecordedStep) -> bool:
-    """Also what was open when the instance was ended from outside: its digit stays as it was."""
+    """Whether a step is open, or was open at an end from outside, which leaves the digits unchanged."""
     return step.is_open or step.ended_by in ev.FROM_OUTSIDE

@@ -1,6 +1,6 @@
-"""The history of one execution, read on its own: its numbers, its first and last events, and one outcome for each.
+"""Reads the history of one execution: turns without gaps, one start, one end, and one outcome for each step.
 
-Nothing here runs the workflow's code; that replay gives the same commands is another check.
+The workflow's code is not replayed.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,7 +16,7 @@ from holdfast.storage.large_payloads import REFERENCE
 from holdfast.storage.relational.raw_tables import RawTurn
 
 UPDATE_MARK: Final = b'"update_'
-"""Stands in every turn that has to do with updates."""
+"""Occurs in every turn with an event of an update."""
 ActivityEnd = ev.ActivityCompleted | ev.ActivityFailed
 Terminal = (
     ev.ExecutionCompleted
@@ -32,44 +32,44 @@ TERMINAL = (ev.ExecutionCompleted, ev.ExecutionFailed, ev.ExecutionCancelled, ev
 
 @dataclass(slots=True)
 class HistoryReading:
-    """What a history says, and what is wrong with it."""
+    """The contents of a history, and the rules that it breaks."""
 
     findings: list[Finding] = field(default_factory=list[Finding])
     events: list[HistoryEvent] = field(default_factory=list[HistoryEvent])
     is_complete: bool = True
-    """False when a turn could not be decoded: then what is missing elsewhere proves nothing."""
+    """False if a turn is missing or cannot be decoded: then a missing event proves nothing."""
     started: ev.Started | None = None
     terminal: Terminal | None = None
     scheduled: dict[int, str] = field(default_factory=dict[int, str])
     abandoned: set[int] = field(default_factory=set[int])
     outcomes: dict[int, ActivityEnd] = field(default_factory=dict[int, ActivityEnd])
     yielded: dict[int, int] = field(default_factory=dict[int, int])
-    """How many values of each activity were applied."""
+    """The number of values of each activity that were applied."""
     timers: dict[int, int] = field(default_factory=dict[int, int])
     """Every timer that was started, with its due time."""
     timers_ended: dict[int, str] = field(default_factory=dict[int, str])
     waits: dict[int, str] = field(default_factory=dict[int, str])
-    """The waits for events that are open, with their names."""
+    """Open waits for events, with the names of the events."""
     waits_by_name: dict[str, dict[int, None]] = field(default_factory=dict[str, dict[int, None]])
-    """The same by name, the first wait first."""
+    """Open waits by the name of the event, oldest first."""
     next_wait: int = 0
     given: tuple[int, int, str] | None = None
-    """The event that was applied last: its place, the wait that it ended, and its name."""
+    """The event that ended a wait last: its place in the history, the wait, and its name."""
     expiries: list[ev.DeadlinePassed | ev.CancelRequested] = field(
         default_factory=list[ev.DeadlinePassed | ev.CancelRequested]
     )
-    """What the deadline of the instance did to it."""
+    """The effects of the deadline of the instance."""
     has_references: bool = False
     """Whether it may name large payloads."""
     has_updates: bool = False
     children: dict[int, ev.ChildScheduled] = field(default_factory=dict[int, ev.ChildScheduled])
     child_ends: dict[int, ev.ChildEnd] = field(default_factory=dict[int, ev.ChildEnd])
     children_started: set[int] = field(default_factory=set[int])
-    """Those of which it was told that they are there: only of those whose id was chosen."""
+    """Children with a confirmed start, which only a child with an id of its own has."""
 
     @property
     def open_timers(self) -> dict[int, int]:
-        """Started, and neither fired nor cancelled."""
+        """The due times of the timers that neither fired nor were cancelled."""
         return {timer: due for timer, due in self.timers.items() if timer not in self.timers_ended}
 
     def add(self, rule: Rule, text: str) -> None:
@@ -77,7 +77,7 @@ class HistoryReading:
 
 
 def read_history(turns: Sequence[RawTurn], execution: int) -> HistoryReading:
-    """Read the turns of one execution, in order."""
+    """Reads the turns of one execution."""
     reading = HistoryReading()
     if any(turn.turn != expected for expected, turn in enumerate(turns)):
         reading.is_complete = False
@@ -154,7 +154,7 @@ def _read_child(reading: HistoryReading, at: int, event: HistoryEvent) -> None:
 
 
 def _read_wait(reading: HistoryReading, at: int, event: ev.EventAwaited | ev.EventReceived | ev.EventWaitEnded) -> None:
-    """G6: each event reaches the wait for its name that began first; nothing else ends a wait but its own end."""
+    """G6: an event ends the oldest wait for its name; a wait has no other end but its own."""
     waits = reading.waits
     match event:
         case ev.EventAwaited():
@@ -181,7 +181,7 @@ def _read_wait(reading: HistoryReading, at: int, event: ev.EventAwaited | ev.Eve
 
 
 def _read_set_aside(reading: HistoryReading, at: int, event: ev.EventSetAside) -> None:
-    """G6: the wait that the event before this reached goes on, in its place."""
+    """G6: the wait that the previous event ended is open again, in its former place."""
     if reading.given == (at - 1, event.wait, event.name):
         reading.waits[event.wait] = event.name
         reading.waits_by_name[event.name] = {event.wait: None, **reading.waits_by_name[event.name]}
@@ -201,7 +201,7 @@ def _read_activity(reading: HistoryReading, at: int, event: ev.ActivityScheduled
 
 
 def _read_yield(reading: HistoryReading, at: int, event: ev.ActivityYielded) -> None:
-    """L15: the values of an activity are numbered without a gap, across its attempts, and come before its outcome."""
+    """L15: the values of an activity are numbered without gaps across its attempts, and precede its outcome."""
     due = reading.yielded.get(event.activity, 0)
     if event.activity not in reading.scheduled and reading.is_complete:
         reading.add(Rule.ONE_OUTCOME, f"event {at} is a value of activity {event.activity}, which was never scheduled")
@@ -238,7 +238,7 @@ def _read_timer_end(reading: HistoryReading, at: int, event: ev.TimerFired | ev.
 
 
 def shortened(numbers: Sequence[int]) -> str:
-    """Numbers as a list that is not endless."""
+    """A list of numbers in words: the first ten of them."""
     most = 10
     shown = ", ".join(str(number) for number in numbers[:most])
     return shown if len(numbers) <= most else f"{shown}, ... ({len(numbers)} of them)"
@@ -264,4 +264,4 @@ _READERS: Final[dict[type[Any], Callable[[HistoryReading, int, Any], None]]] = {
     **dict.fromkeys(ev.CHILD_ENDS, _read_child),
     **dict.fromkeys(TERMINAL, _read_end),
 }
-"""How each kind of event is read; the others say nothing that is checked here."""
+"""The reader of each kind of event that is checked here."""

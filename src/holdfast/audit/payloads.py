@@ -1,9 +1,9 @@
-"""The large payloads of one instance: each is there, and is what its reference is the hash of.
+"""Checks the large payloads of one instance: each is there, and its reference is its hash.
 
-They are read one at a time, when something names them, so that an audit never holds more than one.
+A payload is read when a row names it, so that an audit holds one payload at a time.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
@@ -13,7 +13,7 @@ from holdfast.storage.large_payloads import is_hash_of, read_stored, reference_o
 
 
 class Payloads:
-    """What was found out about the payloads that an instance names."""
+    """The payloads that the rows of an instance name, each checked once."""
 
     __slots__ = ("_number", "_read", "_trouble")
 
@@ -21,13 +21,13 @@ class Payloads:
         self._number = number
         self._read = read
         self._trouble: dict[str, str] = {}
-        """By reference, why a payload is of no use; empty if it is sound."""
+        """The problem of each payload by reference; empty for a sound one."""
 
-    def check(self, payload: Payload, what: str) -> list[Finding]:
-        """One payload: nothing to check if it stands in place."""
+    def check(self, payload: Payload, what: str) -> Iterator[Finding]:
+        """Checks a payload that is stored apart; `what` names its row in the finding."""
         reference = payload.reference
         if not reference:
-            return []
+            return
         if reference not in self._trouble:
             data = self._read(self._number, reference)
             if data is None:
@@ -36,33 +36,30 @@ class Payloads:
                 self._trouble[reference] = f": the payload {reference[:12]} is not what was stored"
             else:
                 self._trouble[reference] = ""
-        trouble = self._trouble[reference]
-        return [(Rule.PAYLOADS_THERE, f"{what}{trouble}")] if trouble else []
+        if trouble := self._trouble[reference]:
+            yield Rule.PAYLOADS_THERE, f"{what}{trouble}"
 
-    def check_events(self, events: Iterable[HistoryEvent]) -> list[Finding]:
-        """Every payload of a history."""
-        findings: list[Finding] = []
+    def check_events(self, events: Iterable[HistoryEvent]) -> Iterator[Finding]:
+        """Checks the payloads of a history."""
         for at, event in enumerate(events):
             for payload in payloads_of(event):
-                if payload.reference:
-                    findings += self.check(payload, f"event {at}")
-        return findings
+                yield from self.check(payload, f"event {at}")
 
     def data(self, payload: Payload) -> bytes | None:
-        """The data itself; None if it is gone."""
+        """The JSON of a payload; None if it is missing."""
         if not payload.reference:
             return bytes(payload.data)
         data = self._read(self._number, payload.reference)
         return None if data is None else read_stored(payload.reference, data)
 
     def are_same(self, one: Payload, other: Payload) -> bool:
-        """Whether both hold the same data. References are hashes of it."""
+        """Whether two payloads hold the same JSON. References, which are hashes, are compared without reading."""
         if one.reference and other.reference:
             return one.reference == other.reference
         return self.data(one) == self.data(other)
 
 
 def input_payload(stored: bytes) -> Payload:
-    """The column of an input as an event would carry it."""
+    """The payload in the column `input`."""
     reference = reference_of(stored)
     return Payload(reference=reference) if reference else Payload(msgspec.Raw(stored))

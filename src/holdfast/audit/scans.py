@@ -1,7 +1,7 @@
-"""Tables read once, in the order of instance numbers, and joined as they are read (a merge join of sorted streams).
+"""A merge join of the tables of a store: each is read once, in the order of instance numbers.
 
-An audit asks each scan for the rows of one instance, oldest first. Rows of numbers that no instance has are found on
-the way. Only the rows of one execution are in memory.
+An audit takes the rows of one instance from each scan, oldest instance first. Rows whose number no instance has are
+reported on the way. Only the rows of one execution are in memory.
 """
 
 from collections.abc import Callable, Iterator
@@ -11,11 +11,11 @@ from holdfast.storage.relational.raw_tables import Raw, Unreadable
 
 Kind = TypeVar("Kind", bound=Raw)
 END: Final = 1 << 63
-"""Behind the number of every instance."""
+"""Above the number of every instance."""
 
 
 class Scan(Generic[Kind]):
-    """One table. `key` gives the number of the instance and of the execution of a row."""
+    """One table. `key` returns the numbers of the instance and the execution of a row."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class Scan(Generic[Kind]):
         self._advance()
 
     def seek(self, number: int) -> None:
-        """Go to the rows of an instance. What is before them belongs to no instance."""
+        """Skips to the rows of an instance. Rows before them belong to no instance and are reported."""
         while self.number < number:
             orphan = self.number
             count = 0
@@ -48,7 +48,7 @@ class Scan(Generic[Kind]):
             self._orphaned(self._table, orphan, count)
 
     def take(self, number: int, execution: int | None = None) -> list[Kind]:
-        """The rows of an instance, or of one execution of it, that come next."""
+        """Returns the next rows if they belong to the instance, or to one execution of it."""
         taken: list[Kind] = []
         while self.number == number and (execution is None or self.execution == execution) and self._next is not None:
             taken.append(self._next)
@@ -56,7 +56,7 @@ class Scan(Generic[Kind]):
         return taken
 
     def finish(self) -> None:
-        """Go to the end: no instance is left."""
+        """Skips to the end after the last instance."""
         self.seek(END)
 
     def _advance(self) -> None:
@@ -72,15 +72,15 @@ class Scan(Generic[Kind]):
 
 
 def key_of(row: Any) -> tuple[int, int]:
-    """Of rows that belong to an execution."""
+    """The key of a row that belongs to an execution."""
     return row.number, row.execution
 
 
 def number_of(row: Any) -> tuple[int, int]:
-    """Of rows that belong to an instance as a whole."""
+    """The key of a row that belongs to an instance."""
     return row.number, 0
 
 
 def parent_of(row: Any) -> tuple[int, int]:
-    """Of children: they belong to their parent."""
+    """The key of a child, which belongs to its parent."""
     return row.parent, row.parent_execution

@@ -215,7 +215,7 @@ def _duplicate(one: Workflow[..., Any] | Activity[..., Any], other: Workflow[...
     """The error message for two definitions of one name."""
     duplicate = f"two of the name {one.name!r}: {_origin(one)} and {_origin(other)}"
     if all(isinstance(each, Workflow) and each.is_flow for each in (one, other)):
-        return f"{duplicate}; give the newer one only: what was started with the older one stays with that"
+        return f"{duplicate}; give the newer one only: instances of the older one stay with their version"
     return f"{duplicate}; give one of them another name=..."
 
 

@@ -125,10 +125,13 @@ def checked_bool(value: object, what: str) -> bool:
 
 def checked_sequence(values: Iterable[T], what: str) -> tuple[T, ...]:
     """`values` as a tuple. A string is refused: its characters would be the items."""
-    given: object = values
-    if not isinstance(given, Iterable) or isinstance(given, str | bytes):
+    if not _is_list(values):
         raise InvalidOption(f"{what} takes a list, not {values!r}; write {what}=[...]")
     return tuple(values)
+
+
+def _is_list(values: object) -> bool:
+    return isinstance(values, Iterable) and not isinstance(values, str | bytes)
 
 
 def checked_number(value: object, what: str) -> float:

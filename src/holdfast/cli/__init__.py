@@ -1,4 +1,4 @@
-"""The ``holdfast`` command, one file for each subcommand."""
+"""The ``holdfast`` command. `commands` declares its subcommands; the other modules run them."""
 
 from holdfast.cli.main import main
 

@@ -1,9 +1,8 @@
-"""The user's code that a command names: ``shop.py:checkout``, or ``shop.orders:checkout`` for a module.
+"""The code and the input that a command names.
 
-``--input``: JSON from outside, checked before anything else looks, then read as the arguments of a workflow.
-
-An object has the arguments by name, an array by position. For a workflow with one parameter the JSON may also be that
-one argument itself, if it cannot be read as arguments.
+``shop.py:checkout`` is a workflow in a file, ``shop.orders:checkout`` one in a module. ``--input`` is untrusted JSON,
+which is checked first and then bound to the parameters of the workflow: an object has the arguments by name, an array
+by position. For a workflow with one parameter the JSON may also be the argument itself.
 """
 
 import importlib
@@ -29,16 +28,16 @@ from holdfast.runtime.importing import StartedByImport, importing
 
 @dataclass(frozen=True, slots=True)
 class Application:
-    """Modules, and the workflow that was asked for: one of theirs, or a flow from a file of its own."""
+    """Imported modules and the workflow to run, which is one of theirs or a flow from a YAML file."""
 
     modules: tuple[ModuleType, ...]
     workflow: Workflow[..., Any]
     flows: tuple[Workflow[..., Any], ...] = ()
-    """What the modules do not bring."""
+    """Flows from YAML files."""
 
 
 def load_application(target: str) -> Application:
-    """Import the module and find the workflow. Whatever goes wrong is a `UsageError` with the reason."""
+    """Imports the module and finds the workflow; `UsageError` with the reason if that fails."""
     source, colon, wanted = target.rpartition(":")
     if not colon:
         source, wanted = target, ""
@@ -49,9 +48,11 @@ def load_application(target: str) -> Application:
 
 
 def load_module(source: str) -> ModuleType:
-    """Import a module by its file or its name, for a command that takes all of it."""
+    """Imports a module by its file or its name."""
     if ":" in source:
-        raise UsageError(f"{source!r} names one thing of a module, and all of it is taken; write FILE.py or MODULE")
+        raise UsageError(
+            f"{source!r} names a part of a module, and the command takes all of it; write FILE.py or MODULE"
+        )
     if not source or "\0" in source:
         raise UsageError(f"{source!r} names no module; write FILE.py or MODULE")
     return _import(source)
@@ -72,13 +73,13 @@ def _import_file(path: Path) -> ModuleType:
     if loaded is not None:
         if Path(getattr(loaded, "__file__", None) or "").resolve() == path.resolve():
             return loaded
-        raise UsageError(f"{path.name!r} has the name of another module, {name!r}; call the file something else")
+        raise UsageError(f"{path.name!r} has the name of another module, {name!r}; rename the file")
     folder = str(path.parent.resolve())
     if folder not in sys.path:
         sys.path.insert(0, folder)
     spec = importlib.util.spec_from_file_location(name, path.resolve())
     if spec is None or spec.loader is None:
-        raise UsageError(f"{path.name!r} is no Python file")
+        raise UsageError(f"{path.name!r} is not a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
@@ -108,7 +109,7 @@ def _import_module(name: str) -> ModuleType:
 
 
 def _why(source: str, error: BaseException) -> str:
-    """The reason, with the last line of the user's code; for an engine or client the line that needs a guard."""
+    """The reason of a failed import, with the last line of user code, or the line that starts an engine or client."""
     reason = str(error) if isinstance(error, HoldfastError) else f"{type(error).__name__}: {error}"
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_ours(frame.filename)]
     frame = frames[0 if isinstance(error, StartedByImport) else -1] if frames else None
@@ -142,11 +143,11 @@ def _find_workflow(module: ModuleType, source: str, wanted: str) -> Workflow[...
 
 
 NO_OBJECT: Final = "got `object` - at `$`"
-"""The one argument takes no object at all: an object without its name has the name misspelled."""
+"""The error of a parameter that takes no object: then an object is arguments by name, with a misspelled name."""
 
 
 def bind_input(workflow: Workflow[..., Any], text: str | None) -> BoundWorkflow[Any]:
-    """The workflow with its arguments; what does not fit its signature is an `ArgumentError`."""
+    """Binds the input to the workflow; `ArgumentError` if it does not fit the signature."""
     if text is None:
         try:
             return BoundWorkflow(workflow, workflow.signature.normalise(b"{}"))
@@ -156,7 +157,7 @@ def bind_input(workflow: Workflow[..., Any], text: str | None) -> BoundWorkflow[
 
 
 def checked_json(text: str) -> bytes:
-    """JSON that somebody typed, checked as all that comes from outside is."""
+    """The bytes of untrusted JSON, checked for size, depth and syntax."""
     try:
         data = text.encode()
     except UnicodeEncodeError as error:
@@ -166,7 +167,7 @@ def checked_json(text: str) -> bytes:
     except PayloadError as error:
         if text.isidentifier():
             raise UsageError(
-                f"{text[:LONGEST_NAME]} is no JSON; a text has quotes: '\"{text[:LONGEST_NAME]}\"'"
+                f"{text[:LONGEST_NAME]} is not valid JSON; a string has quotes: '\"{text[:LONGEST_NAME]}\"'"
             ) from error
         raise
     return data
@@ -178,8 +179,8 @@ def _normalised(workflow: Workflow[..., Any], data: bytes) -> bytes:
         return workflow.signature.normalise(data)
     value: Any = msgspec.json.decode(data)
     is_call = parameters[0] in value if data.lstrip()[:1] == b"{" else data.lstrip()[:1] == b"[" and len(value) == 1
-    as_call, as_value = data, b"[%b]" % data
-    first, second = (as_call, as_value) if is_call else (as_value, as_call)
+    as_value = b"[%b]" % data
+    first, second = (data, as_value) if is_call else (as_value, data)
     try:
         return workflow.signature.normalise(first)
     except ArgumentError as error:

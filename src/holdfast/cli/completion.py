@@ -11,30 +11,30 @@ from holdfast.errors import UsageError
 
 PROGRAM: Final = "holdfast"
 VARIABLE: Final = "_HOLDFAST_COMPLETE"
-"""Set by the script when it asks the command for candidates."""
+"""Set by the script when it runs the command for candidates."""
 SHELLS: Final = ("bash", "zsh", "fish")
 CURRENT: Final = "current"
-"""Stands for the shell that the variable SHELL names."""
+"""The shell in the variable SHELL."""
 SCRIPTS: Final = {
     "bash": ".bash_completions/holdfast.sh",
     "zsh": ".zfunc/_holdfast",
     "fish": ".config/fish/completions/holdfast.fish",
 }
-"""The file of each script in the home folder. fish loads it from there by itself."""
+"""The file of each script in the home folder. fish needs no further line to load it."""
 STARTUP: Final = {
     "bash": (".bashrc", "source ~/.bash_completions/holdfast.sh"),
     "zsh": (".zshrc", "fpath+=~/.zfunc; autoload -Uz compinit; compinit"),
 }
-"""The line that loads the script when a shell starts, and the file it is appended to."""
+"""The start-up file of a shell, and the line in it that loads the script."""
 
 
 def show(command: click.Command, shell: str) -> None:
-    """Print the script for a shell."""
+    """Prints the script for a shell."""
     click.echo(_script(command, _checked(shell)))
 
 
 def install(command: click.Command, shell: str) -> None:
-    """Write the script for a shell into the home folder, and load it in the start-up file of the shell."""
+    """Writes the script for a shell into the home folder, and a line into the start-up file of the shell."""
     name = _checked(shell)
     home = Path.home()
     script = home / SCRIPTS[name]
@@ -46,14 +46,14 @@ def install(command: click.Command, shell: str) -> None:
             _append_once(home / file, line)
     except OSError as error:
         raise UsageError(f"the completion cannot be installed: {error}") from error
-    click.echo(f"{name} completes holdfast from its next start on ({script})")
+    click.echo(f"{name} completes holdfast in every new shell ({script})")
 
 
 def _checked(shell: str) -> str:
     name = Path(os.environ.get("SHELL", "")).name if shell == CURRENT else shell
     if name not in SHELLS:
-        found = f"{name!r} is none of them" if name else "the variable SHELL names none"
-        raise UsageError(f"completion is available for {', '.join(SHELLS)}, and {found}; name one, such as bash")
+        found = f"not for {name!r}" if name else "and the variable SHELL is not set"
+        raise UsageError(f"completion is available for {', '.join(SHELLS)}, {found}; name one, such as bash")
     return name
 
 

@@ -122,7 +122,7 @@ def print_message(text: str) -> None:
     print_line(Console(stderr=True, highlight=False), Text(f"holdfast: {text}"))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots, so that Column[T](...) works in Python 3.11
 class Column(Generic[T]):
     """A column of a table: its name, and the cell of an item."""
 

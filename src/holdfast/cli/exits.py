@@ -1,4 +1,4 @@
-"""The exit codes of the command, drawn up in ``docs/reference/exit-codes.md``."""
+"""The exit codes of the command, which ``docs/reference/exit-codes.md`` describes."""
 
 import os
 import sys
@@ -19,21 +19,21 @@ from holdfast.errors import (
 )
 
 EXIT_BAD_NEWS: Final = 1
-"""The command did its work and the answer is bad: the workflow failed, or the audit found problems."""
+"""The command ran and the answer is bad: the workflow failed, or the audit found problems."""
 EXIT_WRONG_INPUT: Final = 2
-"""What was asked for cannot be understood, or is not there."""
+"""An argument cannot be understood, or names something that does not exist."""
 EXIT_STORE: Final = 3
 """The store cannot be opened, read or written."""
 EXIT_INTERRUPTED: Final = 130
-"""Ctrl-C, as shells count it, or SIGTERM to a run. What was recorded stays, and the same command continues."""
+"""Ctrl-C, with the code of shells, or SIGTERM to a run. The same command continues what was recorded."""
 
 BODIES: Final = "holdfast-activity"
-"""What the threads are called that bodies of activities run in."""
+"""The prefix of the names of threads in which bodies of activities run."""
 GRACE_SECONDS: Final = 0.5
 
 
 def leave(code: int) -> NoReturn:
-    """End the process. A body in a thread cannot be stopped and is abandoned (A5), not waited for."""
+    """Ends the process. A body in a thread, which cannot be stopped, is abandoned after a short wait (A5)."""
     for thread in threading.enumerate():
         if thread.name.startswith(BODIES):
             thread.join(GRACE_SECONDS)
@@ -45,7 +45,7 @@ def leave(code: int) -> NoReturn:
 
 
 def exit_code(error: HoldfastError) -> int:
-    """The code that the command ends with after an error."""
+    """The exit code after an error."""
     match error:
         case UnknownUpdate():
             return EXIT_WRONG_INPUT

@@ -1,7 +1,7 @@
-"""The entry point of the command: it runs what was asked for, and shows errors as sentences.
+"""The entry point of the command: runs a command, and prints errors of Holdfast as sentences.
 
-A worker that a supervisor ends within its first moments exits with 0, like any other (W10). So signals are handled
-before click, the engine or user code is imported, and this module imports nothing else at its top.
+A worker that a supervisor ends right after its start exits with 0 (W10). So signals are handled before click, the
+engine or user code is imported, and this module imports nothing else at its top.
 """
 
 import os
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 
 def main() -> None:
-    """Run the command. What Holdfast raises on purpose is shown as a sentence, never as a traceback."""
+    """Runs the command. Errors of Holdfast are printed as a sentence, never as a traceback."""
     if sys.argv[1:2] != ["worker"]:
         try:
             _run()
-        except KeyboardInterrupt:  # during an import; click handles those that come later
+        except KeyboardInterrupt:  # during an import; later ones are handled by click
             os._exit(130)
         return
     before = {number: signal.signal(number, _leave_at_once) for number in (signal.SIGTERM, signal.SIGINT)}
@@ -54,8 +54,8 @@ def _run() -> None:
 
 
 def _leave_at_once(number: int, _frame: "FrameType | None") -> None:
-    """Nothing is open yet, and no user code has run."""
-    os.write(2, f"{signal.Signals(number).name}: the worker leaves before it has begun\n".encode())
+    """Ends the process: nothing is open yet, and no user code has run."""
+    os.write(2, f"{signal.Signals(number).name}: the worker ends before it has started\n".encode())
     os._exit(0)
 
 

@@ -254,9 +254,7 @@ def execute(request: RunRequest, *, as_json: bool) -> None:
     try:
         result = asyncio.run(_run_until_signal(request, console, as_json=as_json))
     except (KeyboardInterrupt, asyncio.CancelledError):
-        Console(stderr=True, highlight=False).print(
-            Text(f"Stopped. Everything up to here is recorded; continue with: {safe(request.again)}"), soft_wrap=True
-        )
+        click.echo(f"Stopped. Everything up to here is recorded; continue with:\n{safe(request.again)}", err=True)
         raise SystemExit(EXIT_INTERRUPTED) from None
     encoded = request.application.workflow.signature.encode_result(result)
     if as_json:

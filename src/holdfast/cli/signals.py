@@ -1,9 +1,12 @@
-"""Signals that a worker hears: whenever one comes, it leaves, and a second one makes it leave at once (W10).
+"""The signals of a worker: the first one drains it, the second one stops it at once (W10).
 
-While user code is imported a signal raises `ToldToLeave`: nothing is open yet. Until the event loop runs it is kept,
-because an exception inside asyncio's own code may be lost. While the worker starts, its start is called off. Each of
-these is bounded in time, because user code may swallow the exception, and a server that does not answer, or a file
-that another process has locked, may hold a thread for long; the worker has nothing yet that must be released.
+- While user code is imported, a signal raises `StoppedEarly`, because nothing is open yet.
+- Between the import and the start of the event loop a signal is kept for the loop, because an exception inside
+  asyncio's own code may be lost.
+- While the worker starts, a signal cancels the start.
+
+Each phase is bounded by `GRACE_SECONDS`: user code may swallow the exception, and a server that does not answer, or a
+file that another process has locked, may block a thread. The worker holds nothing yet that must be released.
 """
 
 import asyncio
@@ -21,17 +24,17 @@ from holdfast.client.worker import Worker
 
 logger = logging.getLogger("holdfast")
 
-HEARD: Final = (signal.SIGTERM, signal.SIGINT)
+HANDLED: Final = (signal.SIGTERM, signal.SIGINT)
 GRACE_SECONDS: Final = 2.0
-"""How long it may take to call a start off."""
+"""How long the cancellation of a start may take."""
 
 
-class ToldToLeave(BaseException):
-    """A signal came before there was anything to be stopped. User code that is being imported cannot swallow it."""
+class StoppedEarly(BaseException):
+    """A signal came during the import of user code, whose ``except Exception`` does not catch this."""
 
 
 class EarlySignals:
-    """Signals before there is an event loop."""
+    """Handles signals before the event loop runs."""
 
     def __init__(self) -> None:
         self._interrupts = True
@@ -39,28 +42,27 @@ class EarlySignals:
         self.kept: list[signal.Signals] = []
 
     def keep(self) -> None:
-        """From now on a signal raises nothing; the event loop takes it from `kept`."""
+        """From now on a signal is added to `kept` instead of raising."""
         self._interrupts = False
 
-    def hear(self, number: int, _frame: object) -> None:
-        """The handler."""
+    def handle(self, number: int, _frame: object) -> None:
         if not self._interrupts:
             self.kept.append(signal.Signals(number))
             return
         if not self._grace.is_alive():
             self._grace.start()
-        raise ToldToLeave(signal.Signals(number).name)
+        raise StoppedEarly(signal.Signals(number).name)
 
     def has_ended(self) -> None:
-        """The exception has arrived, or no signal came."""
+        """Stops the grace timer."""
         self._grace.cancel()
 
 
 @contextmanager
-def leaving_early() -> Generator[EarlySignals]:
-    """In here a signal raises `ToldToLeave`, until it is to be kept, or an event loop has its own handlers."""
+def stopping_early() -> Generator[EarlySignals]:
+    """Within the block a signal raises `StoppedEarly`, until `EarlySignals.keep` is called."""
     early = EarlySignals()
-    before = {number: signal.signal(number, early.hear) for number in HEARD}
+    before = {number: signal.signal(number, early.handle) for number in HANDLED}
     try:
         yield early
     finally:
@@ -70,80 +72,80 @@ def leaving_early() -> Generator[EarlySignals]:
 
 
 def _grace_timer() -> threading.Timer:
-    timer = threading.Timer(GRACE_SECONDS, end, (0,))
+    timer = threading.Timer(GRACE_SECONDS, end_process, (0,))
     timer.daemon = True
     return timer
 
 
 class Signals:
-    """The first one lets a worker drain, the second one stops it, and the third one is not ours any more."""
+    """Handles signals on the event loop: the first drains, the second stops, the third has its default action."""
 
     def __init__(self, drain_seconds: float) -> None:
         self._drain_seconds = drain_seconds
         self._starting: asyncio.Task[None] | None = None
-        self._working: Worker | None = None
+        self._worker: Worker | None = None
         self._grace = _grace_timer()
-        self.heard = 0
+        self.count = 0
 
     def listen(self, starting: "asyncio.Task[None]", early: EarlySignals) -> None:
-        """From now on, on this loop. `starting` is what is called off as long as no worker has begun."""
+        """Installs the handlers on the running loop. `starting` is cancelled by a signal before a worker has begun."""
         self._starting = starting
         loop = asyncio.get_running_loop()
-        for number in HEARD:
-            loop.add_signal_handler(number, self._hear, number)
+        for number in HANDLED:
+            loop.add_signal_handler(number, self._handle, number)
         for number in early.kept:
-            self._hear(number)
+            self._handle(number)
 
-    def has_begun(self, working: Worker) -> None:
-        """There is a worker now, which leaves in its own way."""
-        self._working = working
+    def has_begun(self, worker: Worker) -> None:
+        """From now on signals drain and stop the worker."""
+        self._worker = worker
         self._grace.cancel()
 
     def has_ended(self) -> None:
-        """Nothing is left that could take long."""
+        """Stops the grace timer."""
         self._grace.cancel()
 
     @property
-    def called_off(self) -> bool:
-        """Whether it was told to leave before there was a worker."""
-        return self.heard > 0 and self._working is None
+    def cancelled_start(self) -> bool:
+        """Whether a signal came before a worker had begun."""
+        return self.count > 0 and self._worker is None
 
-    def _hear(self, number: signal.Signals) -> None:
-        self.heard += 1
-        if self._working is None:
-            self._call_off(number)
-        elif self.heard == 1:
-            self._drain(number, self._working)
+    def _handle(self, number: signal.Signals) -> None:
+        self.count += 1
+        if self._worker is None:
+            self._cancel_start(number)
+        elif self.count == 1:
+            self._drain(number, self._worker)
         else:
-            self._stop(number, self._working)
+            self._stop(number, self._worker)
 
-    def _call_off(self, number: signal.Signals) -> None:
-        if self.heard > 1:
-            end(EXIT_INTERRUPTED)
-        logger.info("%s: the worker leaves before it has begun", number.name)
+    def _cancel_start(self, number: signal.Signals) -> None:
+        if self.count > 1:
+            end_process(EXIT_INTERRUPTED)
+        logger.info("%s: the worker ends before it has started", number.name)
         self._grace.start()
         if self._starting is not None:
             self._starting.cancel()
 
-    def _drain(self, number: signal.Signals, working: Worker) -> None:
+    def _drain(self, number: signal.Signals, worker: Worker) -> None:
         logger.info(
-            "%s: nothing more is claimed, and what runs has %g s to end (activities: %d). Another signal stops it",
+            "%s: the worker claims nothing more; its activities (%d) have %g s to end. Another signal stops it at once",
             number.name,
+            worker.running,
             self._drain_seconds,
-            working.running,
         )
-        working.drain(self._drain_seconds)
+        worker.drain(self._drain_seconds)
 
-    def _stop(self, number: signal.Signals, working: Worker) -> None:
-        logger.info("%s: the worker leaves at once; what has not ended is run again by others", number.name)
-        working.stop()
+    def _stop(self, number: signal.Signals, worker: Worker) -> None:
+        logger.info("%s: the worker stops; other workers run the interrupted activities again", number.name)
+        worker.stop()
         loop = asyncio.get_running_loop()
-        for each in HEARD:
+        for each in HANDLED:
             loop.remove_signal_handler(each)
 
 
-def end(code: int) -> NoReturn:
-    """End the process without waiting for its threads."""
+def end_process(code: int) -> NoReturn:
+    """Ends the process without waiting for its threads."""
     logging.shutdown()
     sys.stdout.flush()
     sys.stderr.flush()

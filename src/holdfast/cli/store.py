@@ -1,34 +1,29 @@
-"""``holdfast verify``: the audit of a store against the rules, the fsck of workflows.
+"""``holdfast verify`` audits a store; ``holdfast migrate`` migrates its tables or prints the SQL."""
 
-``holdfast migrate``: bring the tables of a store up to this release, or print what would do it.
-"""
-
-import asyncio
 import shutil
 import sys
 from typing import Final, Self
 
 import click
 import msgspec
-from rich.console import Console
 from rich.text import Text
 
 from holdfast.audit.auditor import inspect
 from holdfast.audit.problems import Report, Rule
-from holdfast.cli.console import count_text, json_text, print_line, safe
+from holdfast.cli.console import count_text, json_text, print_line, safe, standard_output
 from holdfast.cli.exits import EXIT_BAD_NEWS
-from holdfast.cli.store_option import StoreName, existing_store, store_path
-from holdfast.client.engine import connect
+from holdfast.cli.store_option import existing_store, store_path, use_client
+from holdfast.client.client import Client
 from holdfast.compose import display_name, printed_schema
 from holdfast.errors import UsageError
 
 MOST_PROBLEMS: Final = 1_000
-"""Problems that are printed for people; JSON has those that the report keeps."""
+"""Problems that are printed for people; JSON has all of the report."""
 WIDEST_BAR: Final = 40
 
 
 class _Bar:
-    """A line on the terminal that says how far the audit has come, and is gone when it ends."""
+    """A line on the terminal with the progress of the audit, erased at its end."""
 
     def __init__(self, *, is_shown: bool) -> None:
         self._is_shown = is_shown
@@ -46,7 +41,7 @@ class _Bar:
 
 
 def bar_text(done: int, total: int, columns: int) -> str:
-    """The bar with its counts, no wider than the terminal. Instances that came meanwhile are not counted in `total`."""
+    """The bar with its counts, no wider than the terminal. `total` does not count instances started meanwhile."""
     part = min(1.0, done / total) if total else 1.0
     counts = f" {part:4.0%}  {done:,} of {count_text(total, 'instance')}"
     width = max(0, min(WIDEST_BAR, columns - len(counts) - len("[]") - 1))
@@ -55,7 +50,7 @@ def bar_text(done: int, total: int, columns: int) -> str:
 
 
 def verify(store: str | None = None, as_json: bool = False) -> None:
-    """Check a store against every rule that its tables can show; nothing is changed."""
+    """Check every row of a store against the rules of the engine; nothing is changed."""
     path = existing_store(store)
     with _Bar(is_shown=not as_json and sys.stderr.isatty()) as bar:
         report = inspect(path, bar.show)
@@ -68,7 +63,7 @@ def verify(store: str | None = None, as_json: bool = False) -> None:
 
 
 def _show(report: Report, path: str) -> None:
-    console = Console(highlight=False)
+    console = standard_output()
     for problem in report.problems[:MOST_PROBLEMS]:
         line = Text.assemble(
             (safe(problem.instance or "the store"), "cyan"),
@@ -79,32 +74,33 @@ def _show(report: Report, path: str) -> None:
         print_line(console, line)
     found = len(report.problems) + report.left_out
     if found > MOST_PROBLEMS:
-        console.print(Text(f"and {found - MOST_PROBLEMS:,} more (--json has {len(report.problems):,})", "dim"))
-    looked_at = (
+        print_line(console, Text(f"and {found - MOST_PROBLEMS:,} more (--json has {len(report.problems):,})", "dim"))
+    checked = (
         f"{count_text(report.instances, 'instance')}, {count_text(report.turns, 'turn')} and "
         f"{count_text(report.attempts, 'attempt')} checked against {len(Rule)} rules"
     )
     if report.problems:
-        concerned = len({problem.instance for problem in report.problems})
-        verdict = Text.assemble((f"{count_text(found, 'problem')} in {concerned}", "bold red"))
-        verdict.append(f" of {looked_at} ({safe(path)})")
+        damaged = len({problem.instance for problem in report.problems})
+        verdict = Text.assemble((f"{count_text(found, 'problem')} in {damaged}", "bold red"))
+        verdict.append(f" of {checked} ({safe(path)})")
     else:
-        verdict = Text.assemble((f"{safe(path)} is sound", "bold green"), f": {looked_at}")
+        verdict = Text.assemble((f"{safe(path)} is sound", "bold green"), f": {checked}")
     print_line(console, verdict)
 
 
 def migrate(*, only_print: bool = False, after: int = 0, store: str | None = None) -> None:
-    """Bring the tables of a store up to this release, or print the SQL that does it on PostgreSQL."""
-    place = store_path(store) if only_print else existing_store(store)
-    if not only_print:
-        asyncio.run(_migrate(place))
-        click.echo(f"{safe(display_name(place))} is up to date")
+    """Migrate the tables of a store to this release, or print the SQL that does it on PostgreSQL."""
+    if only_print:
+        url = store_path(store)
+        if not isinstance(url, str):
+            raise UsageError(
+                "only the tables of a PostgreSQL store can be printed; a SQLite file is migrated when it is opened"
+            )
+        click.echo(printed_schema(url, after))
         return
-    if not isinstance(place, str):
-        raise UsageError("only the tables of a PostgreSQL store can be printed; a SQLite file is migrated when opened")
-    click.echo(printed_schema(place, after))
 
+    async def opened(_: Client) -> None:
+        """Opening a store migrates it."""
 
-async def _migrate(place: StoreName) -> None:
-    client = await connect(place)
-    await client.close()
+    use_client(store, opened)
+    click.echo(f"{safe(display_name(existing_store(store)))} is up to date")

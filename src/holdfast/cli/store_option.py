@@ -12,8 +12,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final, TypeAlias, TypeVar, cast
 
-from holdfast.client.client import Client
-from holdfast.client.engine import connect
+from holdfast.client.client import Client, connect
 from holdfast.compose import is_address, not_a_store, open_store
 from holdfast.errors import InstanceNotFound, UsageError
 from holdfast.runtime.platform import Platform

@@ -1,4 +1,4 @@
-"""``holdfast worker``: run what others start, in a process of its own, until it is told to leave (W10)."""
+"""``holdfast worker``: runs workflows and activities until a signal ends the worker (W10)."""
 
 import asyncio
 import logging
@@ -14,10 +14,10 @@ from holdfast.authoring.validation import checked_duration_ms, checked_integer, 
 from holdfast.cli.application import load_module
 from holdfast.cli.console import count_text, safe
 from holdfast.cli.exits import EXIT_INTERRUPTED
-from holdfast.cli.signals import EarlySignals, Signals, ToldToLeave, end, leaving_early
+from holdfast.cli.signals import EarlySignals, Signals, StoppedEarly, end_process, stopping_early
 from holdfast.cli.store_option import StoreName, store_path
+from holdfast.client.client import connect
 from holdfast.client.embedded_worker import DEFAULT_MAX_ACTIVITIES, checked_loop_timeout_ms
-from holdfast.client.engine import connect
 from holdfast.client.worker import Worker
 from holdfast.compose import display_name
 from holdfast.core.leases import LOOP_TIMEOUT_MS, WORKER_LEASE_MS
@@ -29,13 +29,13 @@ logger = logging.getLogger("holdfast")
 
 MILLISECONDS: Final = 1000
 DRAIN_SECONDS: Final = 25.0
-"""Five less than what most who stop services wait before they kill."""
+"""Five seconds less than supervisors usually wait before SIGKILL."""
 LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerRequest:
-    """What was asked for, checked."""
+    """The checked arguments of the command."""
 
     modules: list[ModuleType]
     registry: Registry
@@ -64,11 +64,12 @@ def worker(
     """Run workflows and activities that others start, until a signal ends the worker."""
     logging.basicConfig(level=logging.INFO, format=LOG_FORMAT)
     try:
-        with leaving_early() as early:
+        with stopping_early() as early:
             modules = [load_module(source) for source in applications]
-            wish = WorkerRequest(
+            registry = _registry(modules, applications)
+            request = WorkerRequest(
                 modules,
-                registry := _registry(modules, applications),
+                registry,
                 _queues(queues, registry),
                 checked_integer(concurrency, "--concurrency", least=1),
                 lease_milliseconds(lease, "--lease") / MILLISECONDS,
@@ -81,11 +82,11 @@ def worker(
                 ),
             )
             early.keep()
-            code = asyncio.run(_work(wish, early))
-    except ToldToLeave as told:
-        logger.info("%s: the worker leaves before it has begun", told)
+            code = asyncio.run(_work(request, early))
+    except StoppedEarly as stopped:
+        logger.info("%s: the worker ends before it has started", stopped)
         code = 0
-    except KeyboardInterrupt:  # one more, while it leaves at once
+    except KeyboardInterrupt:  # a third signal
         code = EXIT_INTERRUPTED
     raise SystemExit(code)
 
@@ -112,57 +113,57 @@ def _loop_timeout_seconds(timeout: float) -> float | None:
     return None if timeout_ms is None else timeout_ms / MILLISECONDS
 
 
-async def _work(wish: WorkerRequest, early: EarlySignals) -> int:
-    signals = Signals(wish.drain_seconds)
-    serving = asyncio.create_task(_serve(wish, signals))
+async def _work(request: WorkerRequest, early: EarlySignals) -> int:
+    signals = Signals(request.drain_seconds)
+    serving = asyncio.create_task(_serve(request, signals))
     signals.listen(serving, early)
     try:
         await serving
     except asyncio.CancelledError:
-        if not signals.heard:
+        if not signals.count:
             raise
     except Exception as error:
-        if not signals.called_off:
+        if not signals.cancelled_start:
             raise
-        logger.info("the worker leaves a store that it could not close: %s", error)
-        end(0)  # a thread may still use the store
+        logger.info("the worker ends without closing its store: %s", error)
+        end_process(0)  # a thread may still use the store
     finally:
         signals.has_ended()
-    logger.info("the worker has left")
-    return EXIT_INTERRUPTED if signals.heard > 1 else 0
+    logger.info("the worker has ended")
+    return EXIT_INTERRUPTED if signals.count > 1 else 0
 
 
-async def _serve(wish: WorkerRequest, signals: Signals) -> None:
-    world = Platform(detect_local_deaths=wish.detect_local_deaths)
-    connecting = connect(wish.path, modules=wish.modules, payload_limit=wish.payload_limit, _platform=world)
+async def _serve(request: WorkerRequest, signals: Signals) -> None:
+    platform = Platform(detect_local_deaths=request.detect_local_deaths)
+    connecting = connect(request.path, modules=request.modules, payload_limit=request.payload_limit, _platform=platform)
     async with connecting as client:
-        working = Worker(
+        running = Worker(
             client,
-            modules=wish.modules,
-            queues=wish.queues,
-            max_activities=wish.concurrency,
-            lease=wish.lease_seconds,
-            loop_timeout=wish.loop_timeout_seconds,
+            modules=request.modules,
+            queues=request.queues,
+            max_activities=request.concurrency,
+            lease=request.lease_seconds,
+            loop_timeout=request.loop_timeout_seconds,
         )
-        async with working:
-            signals.has_begun(working)
-            click.echo(_headline(working, wish))
-            _warn_of_idle_queues(wish)
-            await working.wait()
+        async with running:
+            signals.has_begun(running)
+            click.echo(_headline(running, request))
+            _warn_of_unused_queues(request)
+            await running.wait()
 
 
-def _headline(working: Worker, wish: WorkerRequest) -> str:
-    registry = wish.registry
+def _headline(running: Worker, request: WorkerRequest) -> str:
+    registry = request.registry
     code = f"{count_text(len(registry.workflows), 'workflow')}, {count_text(len(registry.activities), 'activity')}"
     return (
-        f"worker {working.key} serves {safe(', '.join(wish.queues))} in {safe(display_name(wish.path))}: "
-        f"{code}, {wish.concurrency} at once, lease {wish.lease_seconds:g} s"
+        f"worker {running.key} serves {safe(', '.join(request.queues))} in {safe(display_name(request.path))}: "
+        f"{code}, {request.concurrency} at once, lease {request.lease_seconds:g} s"
     )
 
 
-def _warn_of_idle_queues(wish: WorkerRequest) -> None:
-    """A name that was misspelt would wait for ever, and nobody would know why."""
-    theirs = wish.registry.queues
-    for queue in wish.queues:
-        if queue not in theirs:
-            logger.warning("no activity here is for the queue %r; theirs are %s", queue, ", ".join(theirs))
+def _warn_of_unused_queues(request: WorkerRequest) -> None:
+    """Warns of queues that no registered activity uses, because their names may be misspelt."""
+    used = request.registry.queues
+    for queue in request.queues:
+        if queue not in used:
+            logger.warning("no activity here uses the queue %r; they use %s", queue, ", ".join(used))

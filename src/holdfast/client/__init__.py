@@ -1,1 +1,1 @@
-"""What programs talk to: `Engine`, `connect`, `Client` and `Handle`."""
+"""The public objects of a program: `connect`, `Client`, `Engine`, `Worker` and `Handle`, and the parts they share."""

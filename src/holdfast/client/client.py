@@ -1,14 +1,16 @@
 """The client: starts instances and reads them. Workers may run in this process, in others, or later."""
 
 import warnings
-from collections.abc import Callable, Coroutine, Sequence
-from types import TracebackType
+from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
+from pathlib import Path
+from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any, Never, Self, TypeVar, TypeVarTuple, overload
 
+from holdfast import compose
 from holdfast.authoring.registry import Registry
 from holdfast.authoring.validation import DeadlineOption, checked_name, start_deadline
-from holdfast.authoring.workflow import BoundWorkflow
-from holdfast.client.embedded_worker import EmbeddedWorker
+from holdfast.authoring.workflow import AnyWorkflow, BoundWorkflow
+from holdfast.client.embedded_worker import EmbeddedWorker, payload_limit_of
 from holdfast.client.handle import Handle
 from holdfast.client.instance_calls import InstanceCalls, NamedEvent, call_of, refuse_keywords
 from holdfast.client.views.instances import NEWEST, Summary, check_page, summary
@@ -17,6 +19,8 @@ from holdfast.core.admission import IdPolicy, IdPolicyOption
 from holdfast.core.checks import parse_enum
 from holdfast.core.lifecycle import InstanceState
 from holdfast.errors import ClientClosed, UsageError
+from holdfast.payloads.limits import PAYLOAD_LIMIT_BYTES
+from holdfast.runtime.platform import Platform
 from holdfast.runtime.session import StoreSession
 from holdfast.storage.contract import Store
 from holdfast.storage.records import InstanceId
@@ -49,7 +53,7 @@ class Client:
         await self._local.stop()
         await self._local.committer.drain()
         self._calls.queries.stop()
-        closed = f"{session.owner.name} was closed during this call; the instance goes on without it"
+        closed = f"{session.owner.name} was closed during this call; the instance continues without it"
         await session.close(ClientClosed(closed))
 
     async def __aenter__(self) -> Self:
@@ -234,6 +238,76 @@ class Client:
     async def queues(self) -> Sequence[QueueView]:
         """Every queue that has work or is served by a worker, by name."""
         return await read_queues(self._calls.store)
+
+
+class Connecting(Coroutine[Any, Any, Client]):
+    """The result of `connect`: a coroutine that is also an asynchronous context manager.
+
+    ``client = await hf.connect(...)`` and ``async with hf.connect(...) as client:`` both work, and `asyncio.run`,
+    `create_task` and `wait_for` accept it.
+    """
+
+    def __init__(self, opening: Coroutine[Any, Any, Client], store: object) -> None:
+        self._opening = opening
+        self._store = store
+        self._client: Client | None = None
+
+    def __await__(self) -> Generator[Any, Any, Client]:
+        return self._opening.__await__()
+
+    def send(self, value: Any) -> Any:
+        return self._opening.send(value)
+
+    def throw(self, *error: Any) -> Any:
+        return self._opening.throw(*error)
+
+    def close(self) -> None:
+        self._opening.close()
+
+    async def __aenter__(self) -> Client:
+        self._client = await self._opening
+        return self._client
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._client is not None:
+            await self._client.close()
+
+    def __repr__(self) -> str:
+        return f"<hf.connect({str(self._store)!r}), not awaited>"
+
+
+def connect(
+    store: str | Path | Store,
+    *,
+    modules: Iterable[ModuleType] = (),
+    workflows: Iterable[AnyWorkflow] = (),
+    flows: Iterable[AnyWorkflow] = (),
+    durability: str = "full",
+    payload_limit: int = PAYLOAD_LIMIT_BYTES,
+    _platform: Platform | None = None,
+) -> Connecting:
+    """A client without a worker. Workers may run in other processes, now or later. `store` is as for `Engine`.
+
+    ``async with hf.connect("shop.db") as client:`` closes the client at the end of the block.
+    ``client = await hf.connect("shop.db")`` needs a later ``await client.close()``.
+    """
+
+    async def opened() -> Client:
+        platform = _platform or Platform()
+        limit = payload_limit_of(payload_limit)
+        session = StoreSession(compose.open_store(store, durability, platform), platform, limit)
+        client = Client(session, Registry(modules, workflows, (), flows))
+        try:
+            await session.open()
+        except BaseException:
+            await client.close()  # stops the threads of the store
+            raise
+        return client
+
+    opened.__qualname__ = "holdfast.connect"  # for Python's warning about a coroutine that was never awaited
+    return Connecting(opened(), store)
 
 
 def store_of(client: Client) -> Store:

@@ -227,7 +227,7 @@ class EmbeddedWorker:
         return self.delivered(message, await self.send(message))
 
     def delivered(self, message: Deliver, outcome: Outcome) -> Delivered:
-        """The outcome of a message that is in an inbox now, where the worker of this process looks for it."""
+        """The outcome of a message that is now in an inbox. Wakes the worker, which may have the instance."""
         match outcome:
             case Delivered():
                 self._session.poll_work()

@@ -1,4 +1,4 @@
-"""A handle: one instance, seen from outside."""
+"""A handle: the calls of a client about one instance."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -34,7 +34,7 @@ R_co = TypeVar("R_co", covariant=True)
 T = TypeVar("T")
 Limit = Duration | None
 EXPLANATION_SECONDS: Final = 2.0
-"""How long a time-out may take to find out what the instance waits for."""
+"""How long the explanation in a `TimeoutError` may take."""
 
 
 class Handle(Generic[R_co]):
@@ -100,17 +100,18 @@ class Handle(Generic[R_co]):
             return f"{self._id!r} could not be read: {describe_error(error)}"
 
     async def terminate(self, reason: str | None = None) -> None:
-        """End the instance now (A9). Its code is not asked: no `except` of it runs, and no activity of a clean-up.
+        """End the instance now (A9), without running its code: no `except` or `finally` of the workflow runs.
 
-        Whoever waits for it gets `WorkflowTerminated`. What its activities are doing is cancelled: at once in this
-        process, with the next heartbeat of their worker elsewhere. `InstanceClosed` if it has ended already.
+        Callers of `result` get `WorkflowTerminated`. Running activities are cancelled: at once in this process, with
+        the next heartbeat in others. Raises `InstanceClosed` if the instance has ended.
         """
         await self._calls.terminate(self._id, self.number, reason)
 
     async def cancel(self, reason: str | None = None) -> None:
-        """Ask the workflow to end: its code gets an `asyncio.CancelledError` where it waits, and may clean up.
+        """Request cancellation: the workflow gets an `asyncio.CancelledError` where it waits, and may clean up.
 
-        Returns when the request is on disk. Asking twice is the same as asking once; `InstanceClosed` if it has ended.
+        Returns when the request is on disk. A second request changes nothing. Raises `InstanceClosed` if the instance
+        has ended.
         """
         await self._calls.cancel(self._id, self.number, reason)
 
@@ -119,10 +120,11 @@ class Handle(Generic[R_co]):
     @overload
     async def raise_event(self, event: str, value: Any = None, *, id: str | None = None) -> bool: ...
     async def raise_event(self, event: "str | Event[Any]", value: Any = None, *, id: str | None = None) -> bool:  # noqa: A002
-        """Raise an event. When this returns it is on disk, and reaches the code once, in the order of its sender.
+        """Raise an event. It is on disk when this returns, and reaches the code once, in the order of its sender.
 
-        The same `id` is the same event, however often it is raised. False if nobody waits for it and the workflow
-        drops such events. `InstanceClosed` if the instance has ended, `MailboxFull` if too many wait in it already.
+        The same `id` is the same event, however often it is raised. Returns False if the workflow drops events that it
+        does not wait for, and drops this one. Raises `InstanceClosed` if the instance has ended, and `MailboxFull` if
+        its mailbox is full.
         """
         return await self._calls.raise_event(self._id, self.number, event, value, id)
 
@@ -139,10 +141,11 @@ class Handle(Generic[R_co]):
         returns: Any = Any,
         timeout: Limit = QUERY_SECONDS,  # noqa: ASYNC109 - the name is part of the design
     ) -> Any:
-        """Ask the workflow's own function of that name (`hf.on_query`), as of its last commit; also after its end.
+        """Call a query of the workflow (`hf.on_query`) on its state as of the last commit, also after its end.
 
-        Nothing is changed by it. `UnknownQuery` names the queries there are; `QueryFailed` has the function's error as
-        its `cause`; `TimeoutError` if nobody answered. An instance that has not begun is waited for.
+        A query changes nothing. If the instance has not started, this waits for its first turn. Raises `UnknownQuery`
+        with the names of the existing queries, `QueryFailed` with the error of the function as its `cause`, and
+        `TimeoutError`.
         """
         ask = self._calls.queries.query
         return await ask(self._id, self.number, query, args, returns=returns, within=timeout)
@@ -181,49 +184,50 @@ class Handle(Generic[R_co]):
         returns: Any = Any,
         timeout: Limit = None,  # noqa: ASYNC109 - the name is part of the design
     ) -> Any:
-        """Change the workflow by its own function of that name (`hf.on_update`), and wait for the function's result.
+        """Call an update of the workflow (`hf.on_update`), and wait for the result of the function.
 
-        The same `id` is the same update: it is applied once, and answered the same however often it is sent, also after
-        a crash or the end. `UpdateRejected` if its validator said no, `UnknownUpdate` if there is no such function:
-        neither leaves a trace. `UpdateFailed` has the function's error as its `cause`; `UpdateUnfinished` if the
-        workflow ended meanwhile, `InstanceClosed` if it had before. After a `TimeoutError` the update goes on.
+        The same `id` is the same update: it is applied once and has one result, however often it is sent, also after a
+        crash or the end of the instance. Raises `UpdateRejected` if the validator rejects it and `UnknownUpdate` if
+        there is no such function, in which case nothing is recorded; `UpdateFailed` with the error of the function as
+        its `cause`; `UpdateUnfinished` if the workflow ends before the function; `InstanceClosed` if it ended before
+        the update. After a `TimeoutError` the update continues.
         """
         send = self._calls.updates.update
         return await send(self._id, self.number, update, args, update_id=id, returns=returns, within=timeout)
 
     async def watch(self) -> AsyncGenerator[Change]:
-        """The instance as it is now, and again after each of its commits, until it is closed.
+        """Yield the instance as it is now, and again after each of its commits, until it is closed.
 
-        ``async for change in handle.watch(): ...``, from any process, for as many as like. Changes that come faster
-        than they are taken are seen as one, the newest.
+        ``async for change in handle.watch(): ...`` works in any process. A slow reader gets the newest of several
+        changes.
         """
         number = (await self._record()).number
         async for change in watch(self._calls.store, self._calls.session.changes, number):
             yield change
 
     async def describe(self, *, whole: bool = False) -> Description:
-        """Where the instance is now, with its values: long ones are cut to an `Excerpt`, unless `whole` is true.
+        """The current state of the instance with its values; long values are an `Excerpt` unless `whole` is true.
 
-        What cannot be read, in a damaged store, is described in `damage`.
+        In a damaged store, `damage` describes what could not be read.
         """
         from holdfast.client.views.report import read_report  # noqa: PLC0415 - most programs do not need it
 
         return (await read_report(self._calls.store, await self._record(), is_whole=whole)).described
 
     async def children(self, *, limit: int = 100, before: int = NEWEST) -> list[Summary]:
-        """The children that its code started, newest first, a page at a time: see `Client.list`."""
+        """A page of the children that the workflow started, newest first; see `Client.list`."""
         check_page(limit, before)
         number = (await self._record()).number
         records = await self._calls.store.list_instances(before=before, limit=limit, parent=number)
         return [summary(record) for record in records]
 
     async def state(self) -> dict[str, Any]:
-        """What the workflow keeps in `hf.state`, as of its last commit; also after its end."""
-        kept = await self._calls.store.read_state_values((await self._record()).number)
-        return {key: decode(value) for key, value in kept.items() if key}
+        """The values that the workflow has in `hf.state`, as of its last commit, also after its end."""
+        values = await self._calls.store.read_state_values((await self._record()).number)
+        return {key: decode(value) for key, value in values.items() if key}
 
     async def history(self, execution: int | None = None) -> list[HistoryEntry]:
-        """What happened, in order: in the last execution, or in an earlier one (G4)."""
+        """The events of the last execution in order, or those of an earlier execution (G4)."""
         record = await self._record()
         if execution is not None:
             checked_integer(execution, f"the execution of {self._id!r}", least=1, most=record.execution)
@@ -238,7 +242,7 @@ class Handle(Generic[R_co]):
         return entries
 
     async def export_history(self) -> str:
-        """The history as JSON text, to be kept with tests and replayed by `holdfast.testing.Replayer`."""
+        """The history as JSON, to be stored with tests and replayed by `holdfast.testing.Replayer`."""
         record = await self._record()
         turns: dict[int, list[HistoryEvent]] = {}
         for turn, event in await self._whole_events(record):
@@ -254,7 +258,7 @@ class Handle(Generic[R_co]):
         return {attempt.key.activity: values.of_input(attempt.input) for attempt in attempts}
 
     async def _whole_events(self, record: InstanceRecord) -> list[tuple[int, HistoryEvent]]:
-        """The events with large values in place."""
+        """The events with their large payloads in place."""
         events = await self._events(record)
         named = {payload.reference for _, event in events for payload in payloads_of(event)} - {""}
         payloads = await self._calls.store.read_payloads(record.number, named)

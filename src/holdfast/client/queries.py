@@ -1,4 +1,7 @@
-"""Asking an instance something from outside: who answers, how long it is waited for, and what comes back."""
+"""Queries of a client: answered by the code in this process, or by a worker that finds the query in the store.
+
+Also the parts that queries share with updates: arguments by position, and a time limit.
+"""
 
 import asyncio
 import math
@@ -18,31 +21,33 @@ from holdfast.errors import InstanceNotFound, QueryFailed, UnknownQuery, Workflo
 from holdfast.payloads.encoding import decode, encode
 from holdfast.payloads.failures import Failure, describe_error, to_exception
 from holdfast.payloads.limits import PayloadLimit
+from holdfast.runtime.committer import ignore_outcome
 from holdfast.runtime.crash_detection import CrashMarker
 from holdfast.runtime.queries import Queries, Unanswered
 from holdfast.runtime.run_factory import RunFactory
 from holdfast.runtime.session import StoreSession
 from holdfast.runtime.worker import WorkerRuntime
 from holdfast.storage.members.messages import AskQuery, DeleteQueries, QueryRow
-from holdfast.storage.members.outcomes import Failed, Outcome, Rejected
+from holdfast.storage.members.outcomes import Failed, Rejected
 from holdfast.storage.records import InstanceId, InstanceNumber, InstanceRecord
 
 LATE_MS: Final = 5_000
-"""A question outlives its asker's patience by so much, and then its row is removed by others."""
+"""How long the row of a query is kept after its time limit, until a worker removes it."""
 LONGEST_KEPT_MS: Final = 86_400_000
+"""How long the row of a query without a time limit is kept."""
 QUERY_SECONDS: Final = 10.0
-"""How long an answer is waited for where nothing else is said."""
+"""The default time limit of a query."""
 ASK_AGAIN_SECONDS: Final = 2.0
-"""A client that has the code itself looks after this time whether the owner of the instance is still there."""
+"""How long a client that has the code waits for the owner of the instance before it tries to answer again."""
 _failure: Final = msgspec.json.Decoder(Failure)
 
 
 _PLAIN: Final = frozenset({dict, list, str, int, float, bool, type(None)})
-"""What JSON has by itself."""
+"""The types of JSON."""
 
 
 def encoded_arguments(args: tuple[Any, ...], what: str, limit: PayloadLimit) -> bytes:
-    """Arguments by position, each as the type that it has: whoever asks by name knows no other."""
+    """Arguments by position, each encoded as its own type: the client does not know the annotations."""
     parts = [encode(value, _own_type(value), what=what) for value in args]
     return limit.checked(b"[%b]" % b",".join(parts), what)
 
@@ -54,7 +59,7 @@ def _own_type(value: object) -> Any:
 
 @asynccontextmanager
 async def limited(duration: Duration | None, otherwise: str) -> AsyncGenerator[None]:
-    """A time-out whose error says what did not happen in time."""
+    """A time limit whose `TimeoutError` has the message `otherwise`."""
     seconds = None if duration is None else checked_duration_ms(duration, "timeout") / 1000
     limit = asyncio.timeout(seconds)
     try:
@@ -67,7 +72,7 @@ async def limited(duration: Duration | None, otherwise: str) -> AsyncGenerator[N
 
 
 class QueryClient:
-    """What a client asks instances. `worker` gives that of this process, if it has one; `deliver` commits a message."""
+    """Sends queries and waits for their replies."""
 
     def __init__(
         self,
@@ -92,18 +97,18 @@ class QueryClient:
         returns: Any,
         within: Duration | None,
     ) -> Any:
-        """Ask a query; see `Handle.query`."""
+        """See `Handle.query`."""
         self._session.check_usable()
         name = query.name if isinstance(query, Query) else checked_name(query, "a query")
         data = encoded_arguments(args, f"the arguments of query {name!r}", self._session.payload_limit)
-        async with limited(within, f"nobody answered the query {name!r} of {instance_id!r} in time"):
+        async with limited(within, f"the query {name!r} of {instance_id!r} was not answered in time"):
             record = await self._begun(instance_id, number)
-            answer = await self._answer(record, name, data, within)
+            reply = await self._reply(record, name, data, within)
         returns = query.annotation if isinstance(query, Query) else returns
-        return self._told(instance_id, name, answer, returns)
+        return self._decoded(instance_id, name, reply, returns)
 
     async def _begun(self, instance_id: InstanceId, number: InstanceNumber | None) -> InstanceRecord:
-        """The instance, once there is something to be seen of it: after the first turn of its execution (G11)."""
+        """The instance, after the first turn of its execution is committed (G11)."""
         async for _ in self._session.changes.rounds():
             record = await (
                 self._store.find_instance(instance_id) if number is None else self._store.read_instance(number)
@@ -116,8 +121,8 @@ class QueryClient:
                 raise WorkflowBlocked(f"{instance_id} is blocked: {record.blocked}")
         raise InstanceNotFound(f"no instance has the id {instance_id!r}")
 
-    async def _answer(self, record: InstanceRecord, name: str, data: bytes, within: Duration | None) -> Reply:
-        """From the code in this process, or from a worker that finds the question in the store."""
+    async def _reply(self, record: InstanceRecord, name: str, data: bytes, within: Duration | None) -> Reply:
+        """The reply of the code in this process, or of a worker that finds the query in the store."""
         async for _ in self._session.changes.rounds():
             worker = self._local.running
             queries = self._queries(worker, record.workflow)
@@ -128,24 +133,24 @@ class QueryClient:
                 if isinstance(here, Reply):
                     return here
                 if here is Unanswered.NEEDS_TURN and worker is not None:
-                    continue  # this process takes the turn
+                    continue  # the worker of this process takes the turn
                 patience = ASK_AGAIN_SECONDS
-            answer = await self._ask_others(record, name, data, within, patience)
-            if answer is not None:
-                return answer
+            reply = await self._ask_workers(record, name, data, within, patience)
+            if reply is not None:
+                return reply
         raise AssertionError
 
     async def _answer_here(
         self, queries: Queries, worker: WorkerRuntime | None, record: InstanceRecord, name: str, data: bytes
     ) -> Reply | Unanswered:
-        answer = await queries.ask(record.number, name, data)
+        reply = await queries.ask(record.number, name, data)
         is_elsewhere = record.owner is not None and (worker is None or record.owner != worker.lease.key)
-        if isinstance(answer, Reply) and answer.kind is ReplyKind.REFUSED and is_elsewhere:
-            # The code of the owner may fit the history where the code of this process does not.
+        if isinstance(reply, Reply) and reply.kind is ReplyKind.REFUSED and is_elsewhere:
+            # The owner may have code that fits the history, unlike this process.
             return Unanswered.OWNED_ELSEWHERE
-        return answer
+        return reply
 
-    async def _ask_others(
+    async def _ask_workers(
         self,
         record: InstanceRecord,
         name: str,
@@ -153,68 +158,65 @@ class QueryClient:
         within: Duration | None,
         seconds: float,
     ) -> Reply | None:
-        """Put the question into the store. None if it is to be put again, or there is no answer after `seconds`."""
-        question = QueryRow(
+        """Store the query for a worker. None if it is to be stored again, or is not answered within `seconds`."""
+        query_row = QueryRow(
             id=self._session.platform.providers.unique_text(), number=record.number, name=name, input=data
         )
         kept_ms = LONGEST_KEPT_MS if within is None else checked_duration_ms(within, "timeout") + LATE_MS
         outcome = await self._local.committer.commit(
-            AskQuery(query=question, expires_at_ms=self._store.now_ms() + kept_ms)
+            AskQuery(query=query_row, expires_at_ms=self._store.now_ms() + kept_ms)
         )
         if isinstance(outcome, Rejected):
-            raise QueryFailed(f"the query {name!r} was not put to anybody: {outcome.reason}")
+            raise QueryFailed(f"the query {name!r} was not sent: {outcome.reason}")
         if isinstance(outcome, Failed):
             raise outcome.error
         loop = asyncio.get_running_loop()
         ends_at = loop.time() + seconds
         try:
             async for _ in self._session.changes.rounds():
-                stored = await self._store.read_query_reply(question.id)
+                stored = await self._store.read_query_reply(query_row.id)
                 if stored is not None:
-                    answer = decode_answer(stored)
-                    return None if answer.kind is ReplyKind.NOT_NOW else answer
+                    reply = decode_answer(stored)
+                    return None if reply.kind is ReplyKind.NOT_NOW else reply
                 if loop.time() >= ends_at:
                     return None
         finally:
-            if not self._session.is_closed:  # the store of a client that closes takes no more; the row expires
-                self._local.committer.submit(DeleteQueries(query_id=question.id), _ignore)
+            if not self._session.is_closed:  # else the row expires
+                self._local.committer.submit(DeleteQueries(query_id=query_row.id), ignore_outcome)
         raise AssertionError
 
     def _queries(self, worker: WorkerRuntime | None, workflow: str) -> Queries | None:
-        """What runs the code of a workflow here: the worker, or this client; None if neither has it."""
+        """The part that runs the code of a workflow, of the worker or of this client; None if neither has the code."""
         if worker is not None and workflow in worker.registry.workflows:
             return worker.query_service.queries
         if workflow not in self._registry.workflows:
             return None
         if self._own_queries is None:
-            words = CrashMarker(self._store.crash_marker_folder)
-            self._own_runs = RunFactory(self._registry, self._session.platform, words)
+            marker = CrashMarker(self._store.crash_marker_folder)
+            self._own_runs = RunFactory(self._registry, self._session.platform, marker)
             self._own_queries = Queries(self._store, self._own_runs)
         return self._own_queries
 
     def stop(self) -> None:
-        """Evict the code that this client ran for queries."""
+        """Evict the runs that this client made for queries."""
         if self._own_runs is not None:
             self._own_runs.stop()
 
-    def _told(self, instance_id: InstanceId, name: str, answer: Reply, returns: Any) -> Any:
-        data = bytes(answer.data)
-        match answer.kind:
+    def _decoded(self, instance_id: InstanceId, name: str, reply: Reply, returns: Any) -> Any:
+        """The value of a reply, or its error."""
+        data = bytes(reply.data)
+        match reply.kind:
             case ReplyKind.DONE:
                 return decode(data, returns, what=f"the answer to query {name!r}")
             case ReplyKind.FAILED:
                 cause = to_exception(_failure.decode(data), self._registry.resolve)
-                said = f"the query {name!r} of {instance_id!r} failed: {describe_error(cause)}"
-                raise QueryFailed(said, cause) from cause
+                message = f"the query {name!r} of {instance_id!r} failed: {describe_error(cause)}"
+                raise QueryFailed(message, cause) from cause
             case ReplyKind.UNKNOWN:
                 known: list[str] = msgspec.json.decode(data)
-                said = f"{instance_id!r} answers no query {name!r}; it answers {', '.join(known) or 'none'}"
-                raise UnknownQuery(said, tuple(known))
+                message = f"{instance_id!r} has no query {name!r}; it has {', '.join(known) or 'none'}"
+                raise UnknownQuery(message, tuple(known))
             case ReplyKind.REFUSED | ReplyKind.REJECTED:
                 raise to_exception(_failure.decode(data), self._registry.resolve)
             case ReplyKind.NOT_NOW:
-                raise AssertionError  # `_ask_others` asks again instead
-
-
-def _ignore(_: Outcome) -> None:
-    """A row that stays is removed when its time is over."""
+                raise AssertionError  # `_ask_workers` sends the query again instead

@@ -1,6 +1,6 @@
-"""Sending an update to an instance, and waiting for what comes of it: in this process, in another, or after a crash.
+"""Updates of a client: a message in the inbox of an instance, and a row of the store that receives the reply.
 
-What those who ask and those who send have in common: arguments by position, and a limit in time.
+The reply does not depend on the process that sent the update, so the same id gives the same reply after a crash.
 """
 
 from typing import Any, Final
@@ -36,7 +36,7 @@ _payload: Final = msgspec.json.Decoder(Payload)
 
 
 class UpdateClient:
-    """What a client sends to change instances. `deliver` commits a message."""
+    """Sends updates and waits for their replies."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class UpdateClient:
         returns: Any,
         within: Duration | None,
     ) -> Any:
-        """Send an update; see `Handle.update`."""
+        """See `Handle.update`."""
         session = self._session
         session.check_usable()
         name = update.name if isinstance(update, Update) else checked_name(update, "an update")
@@ -69,21 +69,25 @@ class UpdateClient:
         unique = new_id() if update_id is None else checked_name(update_id, "an update")
         what = f"the update {name!r} of {instance_id!r}"
         event = UpdateAccepted(time_ms=self._store.now_ms(), id=unique, name=name, input=Payload(msgspec.Raw(data)))
-        async with limited(within, f"{what} was not answered in time; ask again with id={unique!r}"):
-            told = await self._local.deliver(Deliver(id=instance_id, number=number, event=event, message_id=unique))
-            if told.verdict is EventVerdict.CLOSED:
-                raise InstanceClosed(f"{instance_id!r} is {told.instance.state}: {what} was not taken")
-            if told.verdict is EventVerdict.CONFLICT:
-                raise UpdateConflict(await self._conflict(told.instance.number, unique, name))
-            if told.verdict is EventVerdict.MAILBOX_FULL:
+        async with limited(
+            within, f"{what} was not answered in time; send it again with id={unique!r} to wait for its reply"
+        ):
+            message = Deliver(id=instance_id, number=number, event=event, message_id=unique)
+            delivered = await self._local.deliver(message)
+            found = delivered.instance
+            if delivered.verdict is EventVerdict.CLOSED:
+                raise InstanceClosed(f"{instance_id!r} is {found.state}: {what} was not taken")
+            if delivered.verdict is EventVerdict.CONFLICT:
+                raise UpdateConflict(await self._conflict(found.number, unique, name))
+            if delivered.verdict is EventVerdict.MAILBOX_FULL:
                 raise MailboxFull(f"too many updates of {instance_id!r} wait for their answers: {what} was not taken")
-            row = await self._answered(told.instance.number, unique, what)
-            answer = await self._data(told.instance.number, row)
+            row = await self._answered(found.number, unique, what)
+            data = await self._data(found.number, row)
         returns = update.annotation if isinstance(update, Update) else returns
-        return self._told(what, row.state, answer, returns)
+        return self._decoded(what, row.state, data, returns)
 
     async def _conflict(self, number: InstanceNumber, update_id: str, name: str) -> str:
-        """Why an id cannot be used. The store keeps a hash of the first update; its name is in the history."""
+        """The message about an id that another update has. The name of that update is in the history."""
         record = await self._store.read_instance(number)
         rows = [] if record is None else await self._store.read_history(number, record.execution)
         events = [event for row in rows for event in decode_events(row.events)]
@@ -98,8 +102,9 @@ class UpdateClient:
         return f"the id {update_id!r} belongs to {differs}; {again}"
 
     async def _answered(self, number: InstanceNumber, update_id: str, what: str) -> UpdateRow:
+        """The row of an update, once it has a reply."""
         async for _ in self._session.changes.rounds():
-            record = await self._store.read_instance(number)  # before its answer: what is closed then stays as it is
+            record = await self._store.read_instance(number)  # before the row: a closed instance writes no reply
             row = await self._store.read_update(number, update_id)
             if row is not None and row.answer is not None:
                 return row
@@ -112,30 +117,30 @@ class UpdateClient:
             return (await self._store.read_payloads(number, [payload.reference]))[payload.reference]
         return bytes(payload.data)
 
-    def _told(self, what: str, state: UpdateState, data: bytes, returns: Any) -> Any:
+    def _decoded(self, what: str, state: UpdateState, data: bytes, returns: Any) -> Any:
+        """The value of a reply, or its error."""
         if state is UpdateState.DONE:
             return decode(data, returns, what=f"the answer to {what}")
         if state is UpdateState.UNKNOWN:
             known: list[str] = msgspec.json.decode(data)
-            said = f"{what} is unknown to the workflow; it has {', '.join(known) or 'none'}"
-            raise UnknownUpdate(said, tuple(known))
+            raise UnknownUpdate(f"{what} is not defined; the workflow has {', '.join(known) or 'none'}", tuple(known))
         cause = to_exception(_failure.decode(data), self._resolve)
         if isinstance(cause, UpdateUnfinished):
             raise cause
-        said = describe_error(cause)
         if state is UpdateState.REJECTED:
-            raise UpdateRejected(f"{what} was rejected: {said}", cause) from cause
-        raise UpdateFailed(f"{what} failed: {said}", cause) from cause
+            raise UpdateRejected(f"{what} was rejected: {describe_error(cause)}", cause) from cause
+        raise UpdateFailed(f"{what} failed: {describe_error(cause)}", cause) from cause
 
 
 def _check(record: InstanceRecord | None, row: UpdateRow | None, update_id: str, what: str) -> None:
-    """Whether there is still something to wait for."""
+    """Raise if the instance can no longer answer, or is blocked."""
     if record is None or record.closed_at_ms is not None:
         if row is not None and row.state is UpdateState.ACCEPTED:
-            raise UpdateUnfinished(f"the instance was ended before {what} was done")
+            raise UpdateUnfinished(f"the instance ended before {what} had finished")
         state = "gone" if record is None else record.state
-        raise InstanceClosed(f"the instance is {state}, and {what} was not taken before")
+        raise InstanceClosed(f"the instance is {state}, and {what} was not taken")
     if record.state is InstanceState.BLOCKED:
         raise WorkflowBlocked(
-            f"{record.id} is blocked: {record.blocked}; {what} waits, ask for its answer again with id={update_id!r}"
+            f"{record.id} is blocked: {record.blocked}; {what} waits; "
+            f"send it again with id={update_id!r} to wait for its reply"
         )

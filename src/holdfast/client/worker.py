@@ -1,4 +1,4 @@
-"""A worker in a process of its own, or beside a client: runs what others start, until it is told to leave (W10)."""
+"""The public worker: runs instances and activities from the store of a client until it is drained or stopped (W10)."""
 
 import asyncio
 from collections.abc import Iterable
@@ -13,17 +13,16 @@ from holdfast.client.client import Client
 from holdfast.client.embedded_worker import DEFAULT_MAX_ACTIVITIES, worker_options
 from holdfast.core.leases import LOOP_TIMEOUT_MS, WORKER_LEASE_MS
 from holdfast.errors import UsageError
-from holdfast.runtime.worker import DEFAULT_CACHE_SIZE
-from holdfast.runtime.worker import WorkerRuntime as Inner
+from holdfast.runtime.worker import DEFAULT_CACHE_SIZE, WorkerRuntime
 
 
 class Worker:
     """Runs workflows and activities from the store of a client: ``await hf.Worker(client, modules=[shop]).run()``
 
-    It takes activities from the `queues` it serves (else `default` and those of the activities that it has) and runs
-    at most `max_activities` of them at once. Others take its work over when its `lease` has run out without a sign of
-    it, or its event loop has not run for `loop_timeout`. A client has one worker at most.
-    Without `payload_limit` it has that of its client.
+    Without `queues` it serves `default` and the queues of its registered activities. It runs at most `max_activities`
+    activities at once, and keeps at most `cache_size` instances in memory. Other workers take over its work when its
+    `lease`, in seconds, expires without a heartbeat, or when its event loop has not run for `loop_timeout` seconds.
+    The default of `payload_limit` is that of the client. A client has at most one worker at a time.
     """
 
     def __init__(
@@ -59,78 +58,78 @@ class Worker:
             raise UsageError(
                 "a worker needs something to run: modules=[...], workflows=[...], activities=[...] or flows=[...]"
             )
-        self._inner: Inner | None = None
-        self._told_to_leave = asyncio.Event()
-        self._told_to_stop = asyncio.Event()
+        self._runtime: WorkerRuntime | None = None
+        self._leaving = asyncio.Event()
+        self._stopping = asyncio.Event()
         self._drain_seconds: float | None = None
 
     async def run(self) -> None:
-        """Work until `drain` or `stop` is called, or until this is cancelled, which is as good as `stop`."""
+        """Work until `drain` or `stop` is called. Cancelling this coroutine stops the worker."""
         async with self as worker:
             await worker.wait()
 
     def drain(self, timeout: Duration | None = None) -> None:
-        """Leave once the activities that run here have ended. Nothing more is claimed; workflows move to other workers.
+        """Stop when the running activities have ended. Nothing more is claimed, and instances move to other workers.
 
-        After `timeout`, in seconds or as a timedelta, activities that still run are cancelled. Any thread may call it,
-        and any signal handler: ``loop.add_signal_handler(signal.SIGTERM, worker.drain)``.
+        Activities that still run after `timeout`, in seconds or as a timedelta, are cancelled. Any thread or signal
+        handler may call this: ``loop.add_signal_handler(signal.SIGTERM, worker.drain)``.
         """
         self._drain_seconds = None if timeout is None else checked_duration_ms(timeout, "timeout") / 1000
-        self._session.call_on_loop(self._told_to_leave.set)
+        self._session.call_on_loop(self._leaving.set)
 
     def stop(self) -> None:
-        """Leave now: activities are cancelled, and those that do not end at once run again elsewhere.
+        """Stop now: activities are cancelled, and those that do not end at once run again on other workers.
 
-        Any thread may call it.
+        Any thread may call this.
         """
-        self._session.call_on_loop(self._told_to_stop.set)
-        self._session.call_on_loop(self._told_to_leave.set)
+        self._session.call_on_loop(self._stopping.set)
+        self._session.call_on_loop(self._leaving.set)
 
     @property
     def key(self) -> str | None:
-        """The name that it has in the store now; None if it does not run. It is another one after a lost lease."""
-        return self._inner.lease.key if self._inner is not None and self._inner.is_running else None
+        """The key of the worker in the store; None while it does not run. It changes when a lease is lost."""
+        return self._runtime.lease.key if self._runtime is not None and self._runtime.is_running else None
 
     @property
     def running(self) -> int:
-        """How many activities run here."""
-        return 0 if self._inner is None else len(self._inner.attempts.running)
+        """The number of activities that run in this worker."""
+        return 0 if self._runtime is None else len(self._runtime.attempts.running)
 
     async def __aenter__(self) -> Self:
         self._session.check_usable()
-        if self._inner is not None:
+        if self._runtime is not None:
             raise UsageError("this worker runs already, or has run; make another one")
-        self._inner = inner = self._local.make(self._registry, self._options)
-        await self._local.start(inner)
+        self._runtime = runtime = self._local.make(self._registry, self._options)
+        await self._local.start(runtime)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        inner = self._inner
-        if inner is None or inner.stopped.is_set():
-            return  # the client was closed
+        runtime = self._runtime
+        if runtime is None or runtime.stopped.is_set():
+            return  # `start` failed, or the client was closed
         self._session.check_usable()
         try:
-            if error is None and self._told_to_leave.is_set() and not self._told_to_stop.is_set():
-                await self._first_of(inner.drain(), self._told_to_stop.wait(), seconds=self._drain_seconds)
+            if error is None and self._leaving.is_set() and not self._stopping.is_set():
+                await self._first_of(runtime.drain(), self._stopping.wait(), seconds=self._drain_seconds)
         finally:
             await self._local.stop()
 
     async def wait(self) -> None:
-        """Until it is told to leave: ``async with hf.Worker(...) as worker: ...; await worker.wait()``
+        """Wait for `drain` or `stop`: ``async with hf.Worker(...) as worker: ...; await worker.wait()``
 
-        Raises `StoreReplaced` when the worker has halted because the files of its store were removed or replaced.
+        Raises `StoreReplaced` if the worker halts because a file of its store was removed or replaced.
         """
-        inner = self._inner
-        if inner is not None and not inner.stopped.is_set():
+        runtime = self._runtime
+        if runtime is not None and not runtime.stopped.is_set():
             self._session.check_usable()
-            await self._first_of(self._told_to_leave.wait(), inner.stopped.wait(), inner.halted.wait())
-            if inner.failure is not None:
-                raise inner.failure
+            await self._first_of(self._leaving.wait(), runtime.stopped.wait(), runtime.halted.wait())
+            if runtime.failure is not None:
+                raise runtime.failure
 
     async def _first_of(self, *waits: Any, seconds: float | None = None) -> None:
-        """Return when one of these is over, or so much time is; what goes wrong with one is raised."""
+        """Wait for the first of several coroutines, at most `seconds`. Raises its error, and cancels the others."""
         tasks = [asyncio.ensure_future(wait) for wait in waits]
         try:
             done, _ = await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)

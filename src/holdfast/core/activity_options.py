@@ -1,9 +1,8 @@
-"""How an activity is to be run: recorded with every attempt, so that any worker decides alike (A5, A10, G13).
+"""Options of an activity, and the decision about retries (A5, A10, G13).
 
-Retries: whether another attempt follows a failure or a loss, and when (G13, A10).
-
-The decision belongs into the transaction that records the failure, without a turn of the workflow; so it is a pure
-function of the policy, what happened so far, and a random number that the caller drew.
+The options are stored with every attempt, so that every worker makes the same decisions about it. Whether another
+attempt follows a failure or a loss is decided in the transaction that records it, without a turn of the workflow: a
+pure function of the retry policy, the failures so far, and a random number from the caller.
 """
 
 import math
@@ -17,14 +16,14 @@ from holdfast.core.ledger import DEFAULT_LEG1_LIMIT
 from holdfast.errors import RetryPolicyError
 
 DEFAULT_MAX_LOSSES: Final = 5
-"""A10: how many workers an activity may take down, or lose, before it is given up."""
+"""A10: after more losses of workers than this, the activity fails."""
 LONGEST_DELAY_MS: Final = 366 * 24 * 3_600_000
 LEAST_JITTER: Final = 0.5
-"""With jitter a delay is between this share of itself and the whole."""
+"""With jitter, a delay is multiplied by a random factor from this value to 1."""
 
 
 class RetryPolicy(msgspec.Struct, frozen=True):
-    """How an activity is tried again. `attempts` None: for ever."""
+    """How a failed activity is retried. `attempts` None: without a limit."""
 
     attempts: int | None = 5
     initial_ms: int = 1_000
@@ -48,13 +47,13 @@ class RetryPolicy(msgspec.Struct, frozen=True):
 
 
 class RetryAfter(msgspec.Struct, frozen=True):
-    """Open the next attempt, not before `delay_ms` from now."""
+    """Open the next attempt `delay_ms` from now."""
 
     delay_ms: int
 
 
 class NoRetry(msgspec.Struct, frozen=True):
-    """The activity has failed for good."""
+    """The activity fails."""
 
     reason: str
 
@@ -89,10 +88,10 @@ def after_failure(
     left_ms: int | None = None,
     asked_delay_ms: int | None = None,
 ) -> RetryDecision:
-    """G13: decide what follows the failure number `failures` of an activity.
+    """Decide whether the activity is retried after failure number `failures` (G13).
 
-    `error_types` names the error's type and those it derives from. `left_ms` is the time until schedule-to-close,
-    if there is one. `asked_delay_ms` is a delay that the failure itself asked for, such as a rate limit's.
+    `error_types` has the type of the error and its base classes, `left_ms` the time until schedule-to-close if any, and
+    `asked_delay_ms` a delay that the error requests, such as that of a rate limit.
     """
     barred = policy.non_retryable.intersection(error_types)
     if barred:
@@ -108,7 +107,7 @@ def after_failure(
 
 
 def after_loss(*, losses: int, rerun_after_loss: bool = True, max_losses: int = DEFAULT_MAX_LOSSES) -> RetryDecision:
-    """A10: decide what follows the loss of a worker. Losses are counted apart from failures."""
+    """Decide whether the activity runs again after the loss of its worker (A10). Losses do not count as failures."""
     if not rerun_after_loss:
         return NoRetry("its worker was lost, and it may run at most once")
     if losses > max_losses:
@@ -120,14 +119,14 @@ DEFAULT_QUEUE: Final = "default"
 
 
 class StreamOptions(msgspec.Struct, frozen=True):
-    """Of an activity that yields (L15). `delivered`: how many values the attempts before this one delivered."""
+    """Options of a streaming activity (L15). `delivered`: the number of values that earlier attempts delivered."""
 
     resumable: bool = False
     delivered: int = 0
 
 
 class ActivityOptions(msgspec.Struct, frozen=True):
-    """Everything about an activity that matters after it was scheduled."""
+    """Everything about an activity that is needed after it was scheduled."""
 
     queue: str = DEFAULT_QUEUE
     retry: RetryPolicy = msgspec.field(default_factory=RetryPolicy)
@@ -141,13 +140,13 @@ class ActivityOptions(msgspec.Struct, frozen=True):
     stream: StreamOptions | None = None
 
     def expires_at_ready_ms(self, *, scheduled_at_ms: int, available_at_ms: int) -> int | None:
-        """A5: until when an attempt may wait in its queue. A retry's own delay does not count as waiting."""
+        """A5: the time at which a queued attempt expires. The delay of a retry does not count as waiting."""
         return _nearest(
             _after(available_at_ms, self.schedule_to_start_ms), _after(scheduled_at_ms, self.schedule_to_close_ms)
         )
 
     def expires_at_running_ms(self, *, scheduled_at_ms: int, started_at_ms: int, heard_at_ms: int) -> int | None:
-        """A5: until when a body may run, given when it was last heard of."""
+        """A5: the time at which a running body expires, given the time of its last heartbeat."""
         if self.start_to_close_ms is None and self.schedule_to_close_ms is None and self.heartbeat_ms is None:
             return None  # the most frequent case
         return _nearest(
@@ -172,7 +171,7 @@ def decode_options(data: bytes) -> ActivityOptions:
 
 
 def options_of_next(data: bytes, entered: int) -> bytes:
-    """The options of the attempt after one that delivered `entered` values: their numbers go on (L15)."""
+    """The options of the attempt that follows one which delivered `entered` values: numbering continues (L15)."""
     options = decode_options(data)
     if options.stream is None or not entered:
         return data

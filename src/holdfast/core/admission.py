@@ -1,7 +1,7 @@
-"""Gates: what may be delivered to an instance now, what a second start means, and in which order things apply.
+"""Admission: whether a start, a message or an event is accepted, and the order in which a turn applies them.
 
-G3 (id policies), G5 (delivery), G6 and G7 (events), G10 (order), G12 (lost owners). All are decisions over values; who
-holds the loop, what the inbox has and what time it is come in as arguments.
+Id policies (G3), delivery (G5), events and mailbox (G6, G7), order of messages and timers (G10). Every function decides
+over its arguments alone: the owner of the event loop, the contents of the inbox and the time are parameters.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,7 +15,7 @@ from holdfast.core.lifecycle import INSTANCE_FINAL, InstanceState
 
 
 class MessageKind(StrEnum):
-    """Anything that can be delivered to an instance."""
+    """The kinds of messages that an instance receives."""
 
     START = "start"
     COMPLETION = "completion"
@@ -27,7 +27,7 @@ class MessageKind(StrEnum):
 
 
 class DeliveryVerdict(Enum):
-    """G5: what to do with a message. Kept messages stay in the durable inbox; nothing is re-enqueued."""
+    """G5: what happens to a message. A kept message stays in the durable inbox; nothing is enqueued again."""
 
     DELIVER = "deliver to the active loop"
     KEEP_AND_WAKE = "keep; the instance becomes claimable"
@@ -47,10 +47,10 @@ def decide_delivery(
     addressed_to: int,
     execution: int,
 ) -> DeliveryVerdict:
-    """G4, G5, G7: may this message be delivered now?
+    """Decide whether a message is delivered now (G4, G5, G7).
 
-    Completions, timers and child results belong to the execution that asked for them; the rest goes to the latest.
-    A cancel does not wake a paused instance by itself: it moves it to CANCEL_REQUESTED (A9), and then it wakes.
+    Completions, timers and child results belong to the execution that requested them; other messages go to the latest.
+    A cancel does not wake a paused instance directly: it moves it to CANCEL_REQUESTED (A9), which is claimable.
     """
     kind = parse_enum(MessageKind, kind, "kind of message")
     state = parse_enum(InstanceState, state, "state of an instance")
@@ -64,7 +64,7 @@ def decide_delivery(
 
 
 class IdPolicy(StrEnum):
-    """G3: what starting an id that exists means."""
+    """G3: the effect of starting an id that exists."""
 
     IDEMPOTENT = "idempotent"
     REUSE = "reuse"
@@ -72,11 +72,11 @@ class IdPolicy(StrEnum):
 
 
 IdPolicyOption = IdPolicy | Literal["idempotent", "reuse", "terminate_existing"]
-"""A policy as people write it."""
+"""A policy as an argument of the public API."""
 
 
 class StartVerdict(Enum):
-    """G3: what a start does."""
+    """G3: the effect of a start."""
 
     CREATE = "create the instance"
     SAME = "it is the instance that exists"
@@ -85,14 +85,14 @@ class StartVerdict(Enum):
 
 
 class StartIdentity(msgspec.Struct, frozen=True):
-    """What makes two starts of one id the same: the workflow, and a hash of the first execution's input."""
+    """Two starts of one id are the same if workflow and hash of the first execution's input are equal."""
 
     workflow: str
     input_hash: bytes
 
 
 class ExistingInstance(msgspec.Struct, frozen=True):
-    """The instance that has the id already."""
+    """The instance that already has the id."""
 
     identity: StartIdentity
     state: InstanceState | str
@@ -101,7 +101,7 @@ class ExistingInstance(msgspec.Struct, frozen=True):
 def decide_start(
     request: StartIdentity, existing: ExistingInstance | None, policy: IdPolicy | str = IdPolicy.IDEMPOTENT
 ) -> StartVerdict:
-    """G3: judge a start against the instance that has the id, if one has."""
+    """Decide about a start, given the newest instance of its id, if there is one (G3)."""
     policy = parse_enum(IdPolicy, policy, "policy for ids")
     if existing is None:
         return StartVerdict.CREATE
@@ -114,22 +114,22 @@ def decide_start(
 
 
 class EventPolicy(StrEnum):
-    """G6: what becomes of an event that nobody waits for."""
+    """G6: whether an event without a wait for it is kept or dropped."""
 
     MAILBOX = "mailbox"
     DROP_UNSUBSCRIBED = "drop_unsubscribed"
 
 
 EventPolicyOption = EventPolicy | Literal["mailbox", "drop_unsubscribed"]
-"""A policy as people write it."""
+"""A policy as an argument of the public API."""
 
 
 class EventVerdict(Enum):
-    """G6, G7: what becomes of a raised event."""
+    """G6, G7: the verdict on a raised event or a sent update."""
 
     DELIVER = "delivered to the wait"
     KEEP = "kept in the mailbox"
-    DROP_UNSUBSCRIBED = "dropped with a warning: nobody has subscribed"
+    DROP_UNSUBSCRIBED = "dropped with a warning: no wait for it"
     DUPLICATE = "delivered before, by the same id"
     MAILBOX_FULL = "refused: the mailbox is full"
     CLOSED = "refused: the instance is finished"
@@ -141,7 +141,7 @@ DEFAULT_MAILBOX_LIMIT: Final = 100_000
 
 
 class Mailbox(NamedTuple):
-    """G6: what becomes of events that nobody waits for, and how many are kept."""
+    """G6: the policy for events without a wait, and the largest number that is kept."""
 
     policy: EventPolicy = EventPolicy.MAILBOX
     limit: int = DEFAULT_MAILBOX_LIMIT
@@ -156,10 +156,10 @@ def decide_event(
     policy: EventPolicy | str = EventPolicy.MAILBOX,
     limit: int = DEFAULT_MAILBOX_LIMIT,
 ) -> EventVerdict:
-    """G6, G7: judge an event for the latest execution of an instance. `state` None: no such instance.
+    """Decide about an event for the latest execution of an instance (G6, G7). `state` None: no such instance.
 
-    `seen_before`: an event of this id was delivered or kept; one that was dropped or refused may be raised again.
-    `somebody_waits`: a wait of that name in the latest execution. `kept`: all events in the instance's mailbox.
+    `seen_before`: an event with this id was delivered or kept; one that was dropped or refused may be raised again.
+    `somebody_waits`: the latest execution has a wait for this name. `kept`: the number of events in the mailbox.
     """
     policy = parse_enum(EventPolicy, policy, "policy for events")
     if state is None:
@@ -177,7 +177,7 @@ def decide_event(
 
 
 class Arrival(msgspec.Struct, frozen=True):
-    """A message in the inbox. Rows are given in arrival order; stamps never go back."""
+    """A message in the inbox. Row ids grow in arrival order; stamps never decrease."""
 
     row_id: int
     stamp_ms: int
@@ -191,7 +191,7 @@ class PendingTimer(msgspec.Struct, frozen=True):
 
 
 class OrderedItem(msgspec.Struct, frozen=True):
-    """What a turn applies next, and the time its loop shows while it does."""
+    """An item that a turn applies, with the time of the workflow's event loop while it does."""
 
     item: Arrival | PendingTimer
     time_ms: int
@@ -205,10 +205,10 @@ def stamp_ms(previous_ms: int, now_ms: int) -> int:
 def apply_order(
     arrivals: Sequence[Arrival], timers: Iterable[PendingTimer], *, previous_ms: int, now_ms: int
 ) -> tuple[OrderedItem, ...]:
-    """G10: merge due timers into the messages. Each item's time is its stamp or due time, and never goes back.
+    """Merge due timers into the messages (G10). The time of an item is its stamp or due time, and never decreases.
 
-    A timer goes before the first message stamped at or after its due time, so that after a downtime the order is
-    what it would have been without one. Timers that are not due yet are left out: late, never early.
+    A timer precedes the first message stamped at or after its due time, so that a downtime does not change the order.
+    A timer that is not due yet is left out: timers fire late, never early.
     """
     due = sorted((timer for timer in timers if timer.due_at_ms <= now_ms), key=lambda t: (t.due_at_ms, t.number))
     merged: list[OrderedItem] = []

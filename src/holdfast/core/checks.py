@@ -1,9 +1,8 @@
-"""Checks of what must always hold. Unlike ``assert`` they stay when Python runs with ``-O``.
+"""Checks of invariants and of strings from outside.
 
-Words from outside (SQL, HTTP, the command line) as members of our enums, or a typed error that lists what is known.
-
-The core compares enums. A caller who has plain text, as a database driver has, gets the same decisions: each public
-function reads its words here first.
+`require` raises in every mode of Python; an ``assert`` disappears under ``-O``. `parse_enum` converts strings from SQL,
+HTTP and the command line to enum members: the core compares enums, and each of its public functions converts its
+arguments first, so that a caller with plain strings gets the same decisions.
 """
 
 from enum import Enum
@@ -22,11 +21,11 @@ Word = TypeVar("Word", bound=Enum)
 
 
 def parse_enum(kind: type[Word], given: Word | str, what: str) -> Word:
-    """The member of `kind` that `given` names."""
+    """The member of `kind` with the value `given`; `UnknownWord` with the known values if there is none."""
     if isinstance(given, kind):
         return given
     try:
         return kind(given)
     except ValueError:
         known = ", ".join(str(member.value) for member in kind)
-        raise UnknownWord(f"{given!r} is no {what}; there are {known}") from None
+        raise UnknownWord(f"{given!r} is not a valid {what}; there are {known}") from None

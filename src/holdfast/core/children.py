@@ -1,7 +1,7 @@
-"""Children: what a parent's end means for them, what their end tells the parent, and how deep they may nest.
+"""Children: parent-close policy, the result for the parent, and ids and seeds of children.
 
-A child is an instance of its own. It is tied to the step of the execution that started it: its end answers that step,
-if that execution is still the active one (G4, G5); and the end of that execution does to it what its policy says.
+A child is an instance of its own, tied to the step of the execution that started it. Its end completes that step, if
+that execution is still the active one (G4, G5). The end of that execution applies the parent-close policy of the child.
 """
 
 from enum import StrEnum
@@ -14,18 +14,18 @@ from holdfast.core.history import ChildCompleted, ChildFailed, ChildStopped, Pay
 from holdfast.core.lifecycle import InstanceState
 
 MOST_PARENTS: Final = 100
-"""How many parents may be above an instance: a workflow that starts itself for ever ends here, with a typed error."""
+"""The largest number of ancestors: a workflow that starts itself recursively fails here with a typed error."""
 NAME_LIMIT_BYTES: Final = 255
-"""Names of instances, workflows and activities."""
+"""The longest name of an instance, a workflow or an activity."""
 HASH_DIGITS: Final = 16
 NOT_WAITED_FOR: Final = "its parent does not wait for it any more"
-"""Why an attached child is asked to end when its parent stops waiting for it."""
+"""The reason of the cancel that an attached child receives when its parent stops waiting for it."""
 SEED_BYTES: Final = 7
 """A seed stays below 2**63."""
 
 
 class ParentClose(StrEnum):
-    """What the end of the parent's execution does to a child that is open."""
+    """What the end of the parent's execution does to an open child."""
 
     TERMINATE = "terminate"
     CANCEL = "cancel"
@@ -33,23 +33,23 @@ class ParentClose(StrEnum):
 
 
 ParentCloseOption = ParentClose | Literal["terminate", "cancel", "abandon"]
-"""A policy as people write it."""
+"""A policy as an argument of the public API."""
 
 
 class ParentEnd(StrEnum):
-    """In which way the execution of a parent came to its end."""
+    """How the execution of a parent ended."""
 
     BY_ITSELF = "by itself"
     """Its code returned, raised, or continued as new."""
     TERMINATED = "terminated"
     CANCELLED = "cancelled"
-    """From outside, where no code could be asked (A9): its children are asked in its place."""
+    """From outside, without running its code (A9): its children are cancelled in its place."""
 
 
 def decide_close(policy: ParentClose, ended: ParentEnd, state: InstanceState) -> ParentClose:
-    """What to do with an open child of an execution that has ended.
+    """What happens to an open child of an execution that has ended.
 
-    One that was asked to end may clean up, unless its parent was terminated.
+    A child that is already cancelling may clean up, unless its parent was terminated.
     """
     if policy is ParentClose.TERMINATE and ended is ParentEnd.CANCELLED:
         policy = ParentClose.CANCEL
@@ -63,7 +63,7 @@ def decide_close(policy: ParentClose, ended: ParentEnd, state: InstanceState) ->
 def child_reply(
     child: int, state: InstanceState, outcome: Payload, *, time_ms: int
 ) -> ChildCompleted | ChildFailed | ChildStopped:
-    """What the parent is told of the end of its child number `child`."""
+    """The message to the parent about the end of its child number `child`."""
     if state is InstanceState.COMPLETED:
         return ChildCompleted(time_ms=time_ms, child=child, result=outcome)
     if state is InstanceState.FAILED:
@@ -73,7 +73,10 @@ def child_reply(
 
 
 def default_child_id(parent: str, execution: int, child: int) -> str:
-    """``order-42/1/0`` is the first child of the first execution of order-42; of a long id a part and a hash stay."""
+    """The id of a child without one: ``order-42/1/0`` is the first child of the first execution of order-42.
+
+    A long id of the parent is shortened and gets a hash.
+    """
     tail = f"/{execution}/{child}"
     room = NAME_LIMIT_BYTES - len(tail)
     encoded = parent.encode()

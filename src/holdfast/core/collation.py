@@ -1,28 +1,16 @@
-"""The collation key itself: digits by activity, and guarded moves (K1, K2, K5, K8).
+"""The collation key: one digit for each activity of a flow, the whole job at a glance (K1-K8).
 
-A key is immutable; a move gives the next one. It belongs to one version of a flow: the activities and their order
-are fixed in its `Roster`, which all keys of that version share.
+The digits stand in the order of the activity ids and are padded with 0. `Digit` and `LEGAL_MOVES` define what a digit
+means and which moves are legal (K2); the flow scheduler in `core.flow` decides which move happens. A key belongs to one
+version of a flow: its activities and their order are an `ActivityOrder`, which all keys of that version share.
 
-What a digit of the collation key says, and the moves from one to the next (K2).
+Composite keys (K6) contain the keys of awaited children. Right after the digit of the activity that awaited a child
+stand `1`, the child's composite key and `2`. Statuses are 3 to 9, so decoding is unambiguous: ``36636146636626`` is
+``366366`` with ``466366`` inside its fifth digit.
 
-The table here is the only source of legal moves; nothing else changes a digit.
-
-The composite key: the keys of awaited children, inside their parent's (K6).
-
-Right after the digit of the activity that awaited a child stand `1`, the child's composite and `2`. Statuses are 3
-to 9, so decoding is unambiguous: ``36636146636626`` is ``366366`` with ``466366`` inside its fifth.
-
-Dimensions: where in cycles and fan-outs an activity runs (K8).
-
-A flow begins in ``0/0``. Going round a cycle raises the number behind the slash: ``0/1``, ``0/2``. An item of a
-fan-out opens a level of its own with its index in front: item 3 of a fan-out in ``0/1`` runs in ``0/1:3/0``. Every
-dimension has its own attempts and ledgers.
-
-The collation key: one digit for each activity, the whole job at a glance (K1-K8).
-
-`digits` says what a digit means and how it may change, `key` has the key itself, `graph` the shape of a flow,
-`dimensions` the rounds of cycles and the items of fan-outs, and `composite` the text in which the keys of awaited
-children stand inside their parent's. What decides which digit moves next is in `core.flow`.
+Dimensions (K8) name the place of an activity in cycles and fan-outs. A flow begins in ``0/0``. Each round of a cycle
+increments the number after the slash: ``0/1``, ``0/2``. An item of a fan-out opens a level of its own that begins with
+its index: item 3 of a fan-out in ``0/1`` runs in ``0/1:3/0``. Every dimension has its own attempts and ledgers.
 """
 
 import re
@@ -55,12 +43,12 @@ class Digit(IntEnum):
 
     @property
     def character(self) -> str:
-        """The digit as it stands in a key."""
+        """The digit as a character of a key."""
         return str(self.value)
 
 
 class Move(StrEnum):
-    """What can happen to an activity's digit."""
+    """The moves of a digit."""
 
     START = "start"
     COMPLETE = "complete"
@@ -88,13 +76,14 @@ LEGAL_MOVES: Final[Mapping[tuple[Digit, Move], Digit]] = MappingProxyType(
         (Digit.PAUSED, Move.CANCEL): Digit.ERRORED,
     }
 )
+"""K2: every legal move; nothing else changes a digit."""
 
 STATUS: Final = frozenset({9, 8, 7, 6, 5, 4, 3})
-"""The digits an activity can have."""
+"""The digits that are the status of an activity."""
 OPEN: Final = (Digit.PENDING, Digit.STARTED, Digit.PAUSED)
-"""K5: a key with one of these is not complete."""
+"""K5: a key with one of these digits is not complete."""
 FINISHED: Final = (Digit.SKIPPED, Digit.RELEASED, Digit.COMPLETED, Digit.ERRORED)
-"""K8: the digits that a cycle takes back to pending."""
+"""K8: the digits that a cycle resets to pending."""
 
 
 def is_status(character: str) -> bool:
@@ -103,7 +92,7 @@ def is_status(character: str) -> bool:
 
 
 def is_complete(digits: str) -> bool:
-    """K5: nothing is pending, started or paused."""
+    """Whether no activity is pending, started or paused (K5)."""
     return not any(digit.character in digits for digit in OPEN)
 
 
@@ -113,7 +102,7 @@ def is_error(digits: str) -> bool:
 
 
 def padded(digits: str) -> str:
-    """K1: the digits, filled up with 0 to a multiple of fifteen."""
+    """The digits, padded with 0 to a multiple of fifteen (K1)."""
     return digits.ljust(-(-len(digits) // WORD) * WORD, Digit.NOT_USED.character)
 
 
@@ -140,11 +129,11 @@ class ActivityOrder:
     activities: tuple[str, ...]
     _positions: Mapping[str, int] = field(repr=False, compare=False)
     padding: str = field(default="", repr=False, compare=False)
-    """What fills a key up (K1)."""
+    """The zeros that pad a key (K1)."""
 
     @classmethod
     def of(cls, ids: Iterable[str]) -> "ActivityOrder":
-        """Rank the ids. An empty or repeated one, or none at all, is a `CollationError`."""
+        """The order of these ids. An empty or repeated id, or no id at all, raises `CollationError`."""
         activities = tuple(sorted(ids))
         if not activities:
             raise CollationError("a collation key needs at least one activity")
@@ -159,11 +148,11 @@ class ActivityOrder:
 
     @property
     def positions(self) -> Mapping[str, int]:
-        """The rank of every activity, in the order of the key."""
+        """The position of every activity, in the order of the key."""
         return self._positions
 
     def position(self, activity: str) -> int:
-        """The rank of `activity`, from 0."""
+        """The position of `activity`, from 0."""
         try:
             return self._positions[activity]
         except KeyError:
@@ -181,13 +170,14 @@ class CollationKey:
 
     @classmethod
     def parse(cls, text: str, ids: Iterable[str]) -> "CollationKey":
-        """Read a key as it is stored or shown, with or without its padding."""
+        """Parse a key, with or without its padding."""
         roster = ActivityOrder.of(ids)
         count = len(roster.activities)
         full = len(padded("9" * count))
         if len(text) not in (count, full):
             raise MalformedKey(f"a key of {count} activities has {full} digits; {text!r} has {len(text)}")
-        digits, padding = text[:count], text[count:]
+        digits = text[:count]
+        padding = text[count:]
         for activity, digit in zip(roster.activities, digits, strict=True):
             if not is_status(digit):
                 raise MalformedKey(f"{digit!r}, at {activity!r} in {text!r}, is not the status of an activity (3 to 9)")
@@ -202,12 +192,12 @@ class CollationKey:
 
     @property
     def is_complete(self) -> bool:
-        """K5: nothing is pending, started or paused."""
+        """Whether no activity is pending, started or paused (K5)."""
         return is_complete(self.unpadded)
 
     @property
     def is_error(self) -> bool:
-        """Whether an activity errored. The key alone cannot say whether the failure was caught (K5)."""
+        """Whether an activity errored. The key alone does not tell a caught failure from an uncaught one (K5)."""
         return is_error(self.unpadded)
 
     def __str__(self) -> str:
@@ -218,12 +208,12 @@ OPENS: Final = Digit.AWAIT_OPENS.character
 CLOSES: Final = Digit.AWAIT_CLOSES.character
 PADDING: Final = Digit.NOT_USED.character
 MAX_DEPTH: Final = 100
-"""Children nested deeper than this are refused rather than recursed into."""
+"""The largest depth of nested children; a deeper composite is refused."""
 
 
 @dataclass(frozen=True, slots=True)
 class Composite:
-    """A key and, by the position of the activity that awaited them, its children's."""
+    """A key, with the composites of its children by the position of the activity that awaited them."""
 
     digits: str
     children: Mapping[int, tuple["Composite", ...]]
@@ -233,14 +223,14 @@ class Composite:
 
 
 def compose(key: CollationKey | str, children: Mapping[str, Sequence[object]] | Mapping[int, Sequence[object]]) -> str:
-    """Put the composites of `children` behind the digits of `key` that awaited them.
+    """Insert the composites of `children` after the digits of `key` that awaited them.
 
-    Children are given by the activity that awaited them, or by its position from 0 (the only way where `key` is a
-    text). Each child is a composite: a text, or an object whose `str` is one.
+    The keys of `children` are activity ids, or positions from 0 (required if `key` is a string). Each child is a
+    composite: a string, or an object whose `str` is one.
     """
     digits = str(key).rstrip(PADDING)
     if not digits or not all(map(is_status, digits)):
-        raise MalformedKey(f"{str(key)!r} is no collation key: every digit must be a status (3 to 9)")
+        raise MalformedKey(f"{str(key)!r} is not a collation key: every digit must be a status (3 to 9)")
     awaited = {_position(key, at, len(digits)): several for at, several in children.items()}
     pieces: list[str] = []
     for at, digit in enumerate(digits):
@@ -253,11 +243,11 @@ def compose(key: CollationKey | str, children: Mapping[str, Sequence[object]] | 
 
 
 def decompose(text: str) -> Composite:
-    """Take a composite, or a plain key, apart. A text that is neither is a `MalformedKey` that names the place."""
+    """Parse a composite or a plain key. Any other string raises `MalformedKey` with the place of the error."""
     stripped = text.rstrip(PADDING)
     composite = _decompose(stripped, depth=0)
     if len(text) != len(stripped) and (composite.children or len(text) % WORD or len(text) - len(stripped) >= WORD):
-        raise MalformedKey(f"the zeros behind {stripped} must fill it up to the next multiple of {WORD} digits")
+        raise MalformedKey(f"the zeros after {stripped} must pad it to the next multiple of {WORD} digits")
     return composite
 
 
@@ -265,7 +255,7 @@ def _position(key: CollationKey | str, at: str | int, count: int) -> int:
     if isinstance(at, str):
         if isinstance(key, CollationKey):
             return key.roster.position(at)
-        raise MalformedKey(f"a key that is a text has no activity {at!r}: give the position, or a CollationKey")
+        raise MalformedKey(f"a key that is a string has no activity {at!r}: pass the position, or a CollationKey")
     if not 0 <= at < count:
         raise MalformedKey(f"a key of {count} digits has no position {at}")
     return at
@@ -274,7 +264,7 @@ def _position(key: CollationKey | str, at: str | int, count: int) -> int:
 def _decompose(text: str, *, depth: int) -> Composite:
     composite, end = _read_composite(text, 0, depth)
     if end != len(text):
-        raise MalformedKey(f"{text!r} closes at digit {end + 1} what was never opened")
+        raise MalformedKey(f"digit {end + 1} of {text!r} closes a child that was never opened")
     return composite
 
 
@@ -313,14 +303,14 @@ _LEVEL: Final = re.compile(r"(\d+)/(\d+)", re.ASCII)
 def item_dimension(dimension: Dimension, item: int) -> Dimension:
     """The dimension of one item of a fan-out that runs in `dimension`."""
     if not all(_LEVEL.fullmatch(level) for level in dimension.split(":")):
-        raise CollationError(f"{dimension!r} is no dimension; it looks like 0/2 or 0/2:5/0")
+        raise CollationError(f"{dimension!r} is not a dimension; examples are 0/2 and 0/2:5/0")
     if item < 0:
-        raise CollationError(f"items count from 0, not {item}")
+        raise CollationError(f"the items of a fan-out count from 0, not {item}")
     return Dimension(f"{dimension}:{item}/0")
 
 
 def shown_place(node: str, dimension: str) -> str:
-    """An activity in a dimension: ``extract[1]`` is its item 1, ``extract[1] 0/2`` that item in the third round."""
+    """The text for an activity in a dimension: ``extract[1]`` is item 1, ``extract[1] 0/2`` item 1 in round three."""
     rounds, *items = dimension.split(":")
     index = "".join(f"[{item.partition('/')[0]}]" for item in items)
     return f"{node}{index}" if rounds in ("", FIRST) else f"{node}{index} {rounds}"

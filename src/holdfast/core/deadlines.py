@@ -1,7 +1,7 @@
-"""The deadline of an instance: what becomes of one that has not ended in time (A9, C1).
+"""Deadlines of instances: what happens to an instance that has not ended in time (A9, C1).
 
-At its deadline the code is asked to end, as by a cancel, and has a grace for its clean-up. Where there is no code to
-ask, and when the grace is over, the instance ends as FAILED without it. One table, for whoever finds the time has come.
+At its deadline an instance is cancelled and has a grace period for its clean-up. An instance whose code cannot run, and
+an instance whose grace period is over, ends as FAILED without running its code. One table decides, for every worker.
 """
 
 from collections.abc import Mapping
@@ -17,9 +17,9 @@ _UNITS: Final = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "
 
 
 class Deadline(NamedTuple):
-    """How long an instance may take, counted from its start through all its executions, and its clean-up after that.
+    """The time limit of an instance, from its start through all its executions, and the grace period after it.
 
-    Without a limit it says that there is none, whatever the code says.
+    A limit of None overrides a deadline that the workflow sets: the instance has none.
     """
 
     limit_ms: int | None
@@ -27,7 +27,7 @@ class Deadline(NamedTuple):
 
 
 class DeadlineVerdict(Enum):
-    """What is done when the time has come."""
+    """What happens at the deadline."""
 
     ASK = "the code is asked to end, and its grace begins"
     WAIT = "the code was asked before; its grace begins"
@@ -48,7 +48,7 @@ AT_DEADLINE: Final[Mapping[InstanceState, DeadlineVerdict]] = MappingProxyType(
         **dict.fromkeys(INSTANCE_FINAL, _D.NOTHING),
     }
 )
-"""The code is asked exactly where a cancel would ask it."""
+"""The code is cancelled in exactly the states in which a cancel reaches it."""
 
 _WAY_TO_FAILED: Final[Mapping[InstanceState, tuple[InstanceEvent, ...]]] = MappingProxyType(
     {
@@ -60,7 +60,7 @@ _WAY_TO_FAILED: Final[Mapping[InstanceState, tuple[InstanceEvent, ...]]] = Mappi
 
 
 def at_deadline(state: InstanceState | str, *, grace_ms: int, is_grace_over: bool) -> DeadlineVerdict:
-    """Judge an instance whose deadline, or the grace after it, has passed. Without a grace nobody is asked."""
+    """Decide about an instance whose deadline or grace period has passed. Without a grace period it ends at once."""
     verdict = AT_DEADLINE[parse_enum(InstanceState, state, "state of an instance")]
     if verdict is DeadlineVerdict.NOTHING or (grace_ms > 0 and not is_grace_over):
         return verdict
@@ -68,7 +68,7 @@ def at_deadline(state: InstanceState | str, *, grace_ms: int, is_grace_over: boo
 
 
 def failed_from(state: InstanceState | str) -> InstanceState:
-    """FAILED, by the edges of the one table (A9). A final state has no way there."""
+    """FAILED, by the edges of the state table (A9). A final state raises `IllegalTransition`."""
     begun = parse_enum(InstanceState, state, "state of an instance")
     for event in _WAY_TO_FAILED.get(begun, (InstanceEvent.FAIL,)):
         begun = next_instance_state(begun, event)
@@ -76,7 +76,7 @@ def failed_from(state: InstanceState | str) -> InstanceState:
 
 
 def reason(limit_ms: int) -> str:
-    """What the code is told when it is asked to end."""
+    """The reason of the cancel at the deadline."""
     return f"its deadline of {_shown(limit_ms)} has passed"
 
 

@@ -56,7 +56,7 @@ class _FailureMessage(msgspec.Struct, frozen=True):
 
 
 class Started(HistoryEventBase, frozen=True, tag="started"):
-    """An execution begins. Everything random in it grows from `seed`."""
+    """An execution begins. Its random numbers are derived from `seed`."""
 
     payload_field = "input"
 
@@ -67,18 +67,18 @@ class Started(HistoryEventBase, frozen=True, tag="started"):
     input: Payload
     execution: int = 1
     kept: dict[str, msgspec.Raw] | None = None
-    """What the execution before it kept in `hf.state`, and its status: replay begins with them (G4)."""
+    """The state values and the status of the execution before this one: replay begins with them (G4)."""
     parent: str = ""
-    """The id of the instance whose code started this one, empty if a client did; `depth` are above it in all."""
+    """The id of the parent; empty if a client started the instance. `depth` is the number of all its ancestors."""
     depth: int = 0
     flow: str = ""
-    """Of a flow: the hash of the definition that the instance stays with."""
+    """Of a flow: the hash of the definition that the instance runs."""
     payload_limit: int = 0
-    """The largest payload in bytes that the code of this execution may make; 0: a release before began it."""
+    """The largest payload in bytes that this execution may produce; 0 if an older release started it."""
 
 
 class ActivityCompleted(HistoryEventBase, frozen=True, tag="activity_completed"):
-    """An activity gave its result."""
+    """An activity returned."""
 
     payload_field = "result"
 
@@ -89,7 +89,7 @@ class ActivityCompleted(HistoryEventBase, frozen=True, tag="activity_completed")
 
 
 class ActivityFailed(HistoryEventBase, frozen=True, tag="activity_failed"):
-    """An activity failed for good: its last attempt did, and no retry follows."""
+    """An activity failed: its last attempt failed, and no retry follows."""
 
     payload_field = "failure"
 
@@ -100,14 +100,14 @@ class ActivityFailed(HistoryEventBase, frozen=True, tag="activity_failed"):
 
 
 class TimerFired(HistoryEventBase, frozen=True, tag="timer_fired"):
-    """A timer was due."""
+    """A timer fired."""
 
     time_ms: int
     timer: int
 
 
 class EventReceived(HistoryEventBase, frozen=True, tag="event_received"):
-    """An event that was raised from outside reached the wait that had been longest there for its name (G6)."""
+    """An event that was raised from outside reached the oldest wait for its name (G6)."""
 
     payload_field = "value"
 
@@ -116,11 +116,11 @@ class EventReceived(HistoryEventBase, frozen=True, tag="event_received"):
     value: Payload
     id: str = ""
     at_end: bool = False
-    """It was there when the main function ended, and was applied before the remaining tasks were cancelled (G14)."""
+    """It was in the inbox when the main function ended, and was applied before its tasks were cancelled (G14)."""
 
 
 class CancelRequested(HistoryEventBase, frozen=True, tag="cancel_requested"):
-    """Somebody wants it to end, or its deadline does; it is told. `descendants`: all children of a flow, too."""
+    """A client, the parent or the deadline cancels the instance. `descendants`: with all children of a flow."""
 
     time_ms: int
     reason: str = ""
@@ -129,9 +129,9 @@ class CancelRequested(HistoryEventBase, frozen=True, tag="cancel_requested"):
 
 
 class ActivityYielded(HistoryEventBase, frozen=True, tag="activity_yielded"):
-    """An activity yielded a value and goes on. Numbers go on across its attempts (L15).
+    """An activity yielded values. Numbering continues across its attempts (L15).
 
-    Values that were ready together come as one message: those of `more` have the numbers behind that of `value`.
+    Values that were ready together are one message: `number` is that of `value`, and those of `more` follow.
     """
 
     payload_field = "value"
@@ -155,14 +155,14 @@ class ActivityYielded(HistoryEventBase, frozen=True, tag="activity_yielded"):
 
 
 class ChildStarted(HistoryEventBase, frozen=True, tag="child_started"):
-    """A child whose id the code chose was created. Told to those only: any other id is free."""
+    """A child whose id the code chose was created. Default ids are always free: their children have no such event."""
 
     time_ms: int
     child: int
 
 
 class ChildRefused(HistoryEventBase, frozen=True, tag="child_refused"):
-    """A child was not created: its id is taken."""
+    """A child was not created: another instance has its id."""
 
     time_ms: int
     child: int
@@ -170,7 +170,7 @@ class ChildRefused(HistoryEventBase, frozen=True, tag="child_refused"):
 
 
 class ChildCompleted(HistoryEventBase, frozen=True, tag="child_completed"):
-    """A child gave its result."""
+    """A child completed."""
 
     payload_field = "result"
 
@@ -180,7 +180,7 @@ class ChildCompleted(HistoryEventBase, frozen=True, tag="child_completed"):
 
 
 class ChildFailed(HistoryEventBase, frozen=True, tag="child_failed"):
-    """A child ended with an error."""
+    """A child failed."""
 
     payload_field = "failure"
 
@@ -190,7 +190,7 @@ class ChildFailed(HistoryEventBase, frozen=True, tag="child_failed"):
 
 
 class ChildStopped(HistoryEventBase, frozen=True, tag="child_stopped"):
-    """A child ended without a result of its own: `state` is CANCELLED or TERMINATED."""
+    """A child ended without a result or an error: `state` is CANCELLED or TERMINATED."""
 
     time_ms: int
     child: int
@@ -199,7 +199,7 @@ class ChildStopped(HistoryEventBase, frozen=True, tag="child_stopped"):
 
 
 class UpdateAccepted(HistoryEventBase, frozen=True, tag="update_accepted"):
-    """An update that its validator let through, and whose handler begins. Before that it waits so in the inbox."""
+    """The validator accepted an update, and its handler begins. The inbox stores an unvalidated update in this form."""
 
     payload_field = "input"
 
@@ -208,14 +208,14 @@ class UpdateAccepted(HistoryEventBase, frozen=True, tag="update_accepted"):
     name: str
     input: Payload
     at_end: bool = False
-    """As of `EventReceived`."""
+    """As in `EventReceived`."""
 
 
 # ---------------------------------------------------------------- commands
 
 
 class ActivityScheduled(HistoryEventBase, frozen=True, tag="activity_scheduled"):
-    """The code called an activity, or a node of a flow did, for an `item` of its list. Its attempts have the input."""
+    """The code, or a node of a flow for an `item` of its list, called an activity. Its attempts hold the input."""
 
     identity = ("activity", "name")
 
@@ -229,7 +229,7 @@ class ActivityScheduled(HistoryEventBase, frozen=True, tag="activity_scheduled")
 
 
 class ActivityCancelled(HistoryEventBase, frozen=True, tag="activity_abandoned"):
-    """The code stopped waiting for an activity, which is cancelled."""
+    """The code stopped waiting for an activity; the activity is cancelled."""
 
     identity = ("activity",)
 
@@ -240,7 +240,7 @@ class ActivityCancelled(HistoryEventBase, frozen=True, tag="activity_abandoned")
 
 
 class TimerStarted(HistoryEventBase, frozen=True, tag="timer_started"):
-    """The code waits for a time."""
+    """The code started a timer."""
 
     identity = ("timer",)
 
@@ -253,7 +253,7 @@ class TimerStarted(HistoryEventBase, frozen=True, tag="timer_started"):
 
 
 class TimerCancelled(HistoryEventBase, frozen=True, tag="timer_cancelled"):
-    """The code stopped waiting for a time."""
+    """The code stopped waiting for a timer."""
 
     identity = ("timer",)
 
@@ -264,7 +264,7 @@ class TimerCancelled(HistoryEventBase, frozen=True, tag="timer_cancelled"):
 
 
 class SideEffectRecorded(HistoryEventBase, frozen=True, tag="side_effect_recorded"):
-    """The code recorded a value that it computed once."""
+    """The code recorded a value that replay returns without computing it again."""
 
     payload_field = "value"
     identity = ("number",)
@@ -325,7 +325,7 @@ class EventWaitEnded(HistoryEventBase, frozen=True, tag="event_wait_ended"):
 
 
 class EventSetAside(HistoryEventBase, frozen=True, tag="event_set_aside"):
-    """The value of the event just before this does not fit the type of the wait that it reached. The wait goes on."""
+    """The value of the preceding event does not fit the type of the wait that it reached. The wait stays open."""
 
     identity = ("wait", "name")
 
@@ -338,7 +338,7 @@ class EventSetAside(HistoryEventBase, frozen=True, tag="event_set_aside"):
 
 
 class EventRaised(HistoryEventBase, frozen=True, tag="event_raised"):
-    """The code raised an event to another instance. The value travels with the message."""
+    """The code raised an event to another instance. The message carries the value."""
 
     identity = ("number", "name")
 
@@ -377,7 +377,7 @@ class UpdateHandlerFailed(HistoryEventBase, frozen=True, tag="update_failed"):
 
 
 class ExecutionCancelled(HistoryEventBase, frozen=True, tag="workflow_cancelled"):
-    """The main function ended as it was asked to."""
+    """The main function ended after a cancel."""
 
     reason: str = ""
 
@@ -386,7 +386,7 @@ class ExecutionCancelled(HistoryEventBase, frozen=True, tag="workflow_cancelled"
 
 
 class ContinuedAsNew(HistoryEventBase, frozen=True, tag="continued_as_new"):
-    """The main function ended this execution and asked for the next, with this input (G4)."""
+    """The main function ended this execution and requested the next one, with this input (G4)."""
 
     payload_field = "input"
 
@@ -397,7 +397,7 @@ class ContinuedAsNew(HistoryEventBase, frozen=True, tag="continued_as_new"):
 
 
 class ChildScheduled(HistoryEventBase, frozen=True, tag="child_scheduled"):
-    """The code started another workflow, which has its input itself. `named`: the code chose the id."""
+    """The code started a child, whose instance holds the input. `named`: the code chose the id."""
 
     identity = ("child", "name", "named")
 
@@ -434,10 +434,10 @@ class ChildCancelRequested(HistoryEventBase, frozen=True, tag="child_asked_to_en
 
 
 class FlowAdvanced(HistoryEventBase, frozen=True, tag="flow_advanced"):
-    """Digits that moved, with the edges that were decided and will be asked again (K3). See `flow.progress`.
+    """Moves of digits, and the edges that were decided (K3). See `core.flow.scheduler`.
 
-    `offered`, `caught` and `escaped` say what became of failures that an error edge took to a node (K4). `unclear` has
-    edges whose condition could not be evaluated, with the reason: their node fails with it when it starts.
+    `offered`, `caught` and `escaped` name the nodes whose failures went along an error edge (K4). `unclear` has the
+    edges whose condition could not be evaluated, with the reason: their target fails with it when it starts.
     """
 
     digits: dict[str, str]
@@ -454,7 +454,7 @@ class FlowAdvanced(HistoryEventBase, frozen=True, tag="flow_advanced"):
 
 
 class NodeFailed(HistoryEventBase, frozen=True, tag="node_failed"):
-    """A node failed by itself: an expression of it did, its wait ran out, or its cycle came to its limit."""
+    """A node failed without an activity: an expression failed, its wait timed out, or its cycle reached its limit."""
 
     payload_field = "failure"
 
@@ -466,7 +466,7 @@ class NodeFailed(HistoryEventBase, frozen=True, tag="node_failed"):
 
 
 class NodeCompleted(HistoryEventBase, frozen=True, tag="node_completed"):
-    """A node that has no single answer of its own completed: a fan-out, or one that only says something."""
+    """A node without a single activity completed: a fan-out, or a node that only computes its output."""
 
     payload_field = "output"
 
@@ -478,7 +478,7 @@ class NodeCompleted(HistoryEventBase, frozen=True, tag="node_completed"):
 
 
 class FanOutStarted(HistoryEventBase, frozen=True, tag="fan_out_began"):
-    """A node runs once for each of so many items. `items` are there where they do not all begin at once."""
+    """A node runs once for each of `count` items. `items` are stored if they do not all start at once."""
 
     payload_field = "items"
 
@@ -491,7 +491,7 @@ class FanOutStarted(HistoryEventBase, frozen=True, tag="fan_out_began"):
 
 
 class CycleRestarted(HistoryEventBase, frozen=True, tag="cycle_restarted"):
-    """K8: a cycle runs its target, and everything behind it, once more."""
+    """A cycle runs its target, and every node after it, once more (K8)."""
 
     node: str
     target: str
@@ -501,11 +501,11 @@ class CycleRestarted(HistoryEventBase, frozen=True, tag="cycle_restarted"):
         return f"round {self.round} of the cycle {self.node!r}"
 
 
-# ---------------------------------------------------------------- the end from outside
+# ---------------------------------------------------------------- external ends
 
 
 class InstanceTerminated(HistoryEventBase, frozen=True, tag="workflow_terminated"):
-    """Somebody ended the instance. Its code was not asked and never learns it (A9), so no replay sees this."""
+    """A client or the parent terminated the instance. Its code does not run again (A9), so no replay sees this."""
 
     time_ms: int
     reason: str = ""
@@ -515,7 +515,7 @@ class InstanceTerminated(HistoryEventBase, frozen=True, tag="workflow_terminated
 
 
 class InstanceCancelled(HistoryEventBase, frozen=True, tag="instance_cancelled"):
-    """It was cancelled where no code could be asked: before it began, or while it was parked (A9)."""
+    """The instance was cancelled without running its code: before its first turn, or while it was blocked (A9)."""
 
     time_ms: int
     reason: str = ""
@@ -525,7 +525,7 @@ class InstanceCancelled(HistoryEventBase, frozen=True, tag="instance_cancelled")
 
 
 class DeadlinePassed(HistoryEventBase, frozen=True, tag="deadline_passed"):
-    """It was not over in time, and was ended where no code could be asked, or where the code did not end (A9)."""
+    """The instance passed its deadline without running its code, or its code did not end in time (A9)."""
 
     payload_field = "failure"
 
@@ -587,7 +587,7 @@ INPUTS: Final = (
     UpdateAccepted,
 )
 ANSWERS: Final = (ActivityCompleted, ActivityFailed, TimerFired, ActivityYielded, ChildStarted, *CHILD_ENDS)
-"""Inputs that answer what one execution asked for: they end with it, and never reach the next (G4)."""
+"""Replies to commands of one execution: they never reach the next execution (G4)."""
 FROM_OUTSIDE: Final = (InstanceTerminated, InstanceCancelled, DeadlinePassed)
 
 _encoder: Final = msgspec.json.Encoder()
@@ -605,7 +605,7 @@ def decode_events(data: bytes) -> list[HistoryEvent]:
 
 
 def encode_event(event: HistoryEvent) -> bytes:
-    """One event, as it waits in an inbox."""
+    """One event as it is stored in an inbox."""
     return _encoder.encode(event)
 
 
@@ -615,7 +615,7 @@ def decode_event(data: bytes) -> HistoryEvent:
 
 
 def payloads_of(event: HistoryEvent) -> tuple[Payload, ...]:
-    """All data that an event carries."""
+    """All payloads of an event."""
     if isinstance(event, ActivityYielded):
         return event.values
     payload = payload_of(event)
@@ -623,14 +623,14 @@ def payloads_of(event: HistoryEvent) -> tuple[Payload, ...]:
 
 
 def payload_of(event: HistoryEvent) -> Payload | None:
-    """The data that an event carries, if it carries any; of several values, the first."""
+    """The payload of an event, if it has one; of several values, the first."""
     field = event.payload_field
     payload: Payload | None = getattr(event, field) if field else None
     return payload
 
 
 def pairs_set_aside(events: Sequence[HistoryEvent]) -> Iterator[tuple[EventReceived, EventSetAside]]:
-    """The events that were set aside, oldest first, each with the entry that says so, which follows it."""
+    """The events that were set aside, oldest first, each with the `EventSetAside` that follows it."""
     for received, event in pairwise(events):
         if isinstance(event, EventSetAside) and isinstance(received, EventReceived):
             yield received, event

@@ -1,18 +1,13 @@
-"""The store's side of worker liveness: a lease as a pure state machine (W1-W6).
+"""Worker leases (W1-W9): pure decisions of the store, and the state that a worker keeps of its own lease.
 
-Time comes in as an argument and is the store's; clocks of workers never count. Every function gives the record to
-keep and what to answer; a refusal gives the record unchanged. A dead worker stays as a tombstone: its key is never
-revived. The worker's own side is `client`.
+The store's side: `judge_heartbeat` returns the record to store and the reply. Times are the store's; clocks of workers
+do not count. A refusal leaves the record unchanged. A dead worker stays as a tombstone: its key is never revived.
 
-The worker's side of its lease: one heartbeat at a time, nothing lost with a reply, self-fencing (W3-W5, W7, W9).
-
-A heartbeat carries what changed since the last one. A lost reply leaves open whether the store took the beat, so the
-client remembers what the store *surely* has and what it *possibly* has, and the next beat mends either case.
-
-Times here are the worker's own monotonic clock and are only ever compared with each other. The lease is counted from
-the *sending* of the last accepted heartbeat, so a worker stops acting no later than the store may give its work away.
-
-Worker liveness by leases (W1-W9): `lease` is what the store decides, `client` what the worker knows and does.
+The worker's side: `LeaseState` allows one heartbeat at a time. A heartbeat carries the changes since the last one. A
+lost reply leaves open whether the store accepted the heartbeat, so the worker tracks the attempts that the store
+*surely* has and those that it *possibly* has, and the next heartbeat corrects both. Times are those of the worker's
+monotonic clock. The lease counts from the *sending* of the last accepted heartbeat, so a worker stops acting no later
+than the store may give its work to others (W7).
 """
 
 from collections.abc import Collection, Mapping
@@ -30,11 +25,11 @@ WorkerKey = NewType("WorkerKey", str)
 AttemptId = NewType("AttemptId", str)
 
 DEFAULT_LEASE_MS: Final = 60_000
-"""W1: what a heartbeat that names no lease gets."""
+"""W1: the lease of a heartbeat that names none."""
 WORKER_LEASE_MS: Final = 8_000
-"""W1: what Holdfast's own workers ask for."""
+"""W1: the lease that Holdfast's own workers request."""
 LOOP_TIMEOUT_MS: Final = 300_000
-"""W1: after so long without a run of its event loop, a worker gives up its lease."""
+"""W1: a worker whose event loop has not run for this long gives up its lease."""
 SHORTEST_LOOP_TIMEOUT_MS: Final = 1_000
 SHORTEST_LEASE_MS: Final = 1_000
 LONGEST_LEASE_MS: Final = 3_600_000
@@ -42,14 +37,14 @@ FIRST_TOKEN: Final = 1
 
 
 class WorkerState(StrEnum):
-    """INACTIVE is final: activities have moved on, so there would be nothing to come back to."""
+    """The state of a worker. INACTIVE is final: other workers have its work."""
 
     ACTIVE = "ACTIVE"
     INACTIVE = "INACTIVE"
 
 
 class WorkerRecord(msgspec.Struct, frozen=True):
-    """What the store knows of a worker."""
+    """The lease of a worker in the store."""
 
     key: WorkerKey
     state: WorkerState
@@ -59,7 +54,7 @@ class WorkerRecord(msgspec.Struct, frozen=True):
 
 
 class Heartbeat(msgspec.Struct, frozen=True):
-    """One beat: the token of the last answer, the lease wished for, and what changed since."""
+    """A heartbeat: the token of the last reply, the requested lease, and the changes since then."""
 
     key: WorkerKey
     token: int | str | None = None
@@ -69,7 +64,7 @@ class Heartbeat(msgspec.Struct, frozen=True):
 
 
 class Renewed(msgspec.Struct, frozen=True):
-    """The lease runs on. Attempts in `rejected` are somebody else's and must be abandoned (W3)."""
+    """The lease is renewed. Attempts in `rejected` belong to other workers and must be abandoned (W3)."""
 
     token: int
     deadline_ms: int
@@ -78,13 +73,13 @@ class Renewed(msgspec.Struct, frozen=True):
 
 
 class TokenMismatch(msgspec.Struct, frozen=True):
-    """The token was not the current one, which is here. Nothing was changed (W4)."""
+    """The token is not the current one, which the reply contains. Nothing was changed (W4)."""
 
     current_token: int
 
 
 class WorkerInactive(msgspec.Struct, frozen=True):
-    """The key is dead, or never was: take a new one (W5)."""
+    """The key is dead or unknown: the worker takes a new one (W5)."""
 
 
 HeartbeatReply = Renewed | TokenMismatch | WorkerInactive
@@ -97,27 +92,27 @@ def judge_heartbeat(
     now_ms: int,
     owned_elsewhere: Collection[AttemptId] = (),
 ) -> tuple[WorkerRecord | None, HeartbeatReply]:
-    """Judge one heartbeat. State is checked first, then the token, then what it asks for (W2)."""
+    """Decide about a heartbeat: checks the state first, then the token, then the request (W2)."""
     if record is None:
         if beat.token is not None:
             return None, WorkerInactive()
         record = WorkerRecord(beat.key, WorkerState.ACTIVE, FIRST_TOKEN - 1, now_ms)
     elif record.key != beat.key:
-        raise LeaseError(f"a heartbeat of worker {beat.key} was held against the record of {record.key}")
+        raise LeaseError(f"a heartbeat of worker {beat.key} was compared with the record of {record.key}")
     elif record.state == WorkerState.INACTIVE:
         return record, WorkerInactive()
     elif type(beat.token) is not int or beat.token != record.token:
         return record, TokenMismatch(record.token)
     lease_ms = granted_lease_ms(beat.lease_ms)
-    wished = record.bound.union(beat.bind)
-    rejected = tuple(sorted(wished.intersection(owned_elsewhere)))
-    bound = wished.difference(rejected, beat.unbind)
+    requested = record.bound.union(beat.bind)
+    rejected = tuple(sorted(requested.intersection(owned_elsewhere)))
+    bound = requested.difference(rejected, beat.unbind)
     renewed = replace(record, token=record.token + 1, deadline_ms=now_ms + lease_ms, bound=bound)
     return renewed, Renewed(renewed.token, renewed.deadline_ms, lease_ms, rejected)
 
 
 def granted_lease_ms(asked_ms: int | None) -> int:
-    """W1: the default where none is named; clamped to the range; nothing at or below zero."""
+    """The lease for a request: the default if it names none, else clamped to the allowed range (W1)."""
     if asked_ms is None:
         return DEFAULT_LEASE_MS
     if asked_ms <= 0:
@@ -133,21 +128,21 @@ LOSS_EVENT: Final[Mapping[AttemptState, AttemptEvent]] = MappingProxyType(
         AttemptState.CANCELLED_RUNNING: AttemptEvent.STOPPED,
     }
 )
-"""W6: what the loss of its worker does to an attempt. Whatever is not here has no worker to lose."""
+"""W6: the event of an attempt whose worker is lost. In the states that are not listed, an attempt has no worker."""
 
 
 Attempts = frozenset[AttemptId]
 
 
 class HeartbeatInFlight(msgspec.Struct, frozen=True):
-    """The heartbeat whose reply is awaited: when it was sent, and what the worker held then."""
+    """The heartbeat whose reply is awaited: the time of sending, and the attempts that the worker held then."""
 
     sent_at_ms: int
     held: Attempts
 
 
 class LeaseState(msgspec.Struct, frozen=True):
-    """What a worker knows of its own lease."""
+    """The state that a worker keeps of its own lease."""
 
     key: WorkerKey
     lease_ms: int
@@ -158,30 +153,30 @@ class LeaseState(msgspec.Struct, frozen=True):
     in_flight: HeartbeatInFlight | None = None
     reply_was_lost: bool = False
     fenced_at_ms: int | None = None
-    """When this worker must stop acting, or None before its first accepted heartbeat."""
+    """The time at which this worker must stop acting; None before its first accepted heartbeat."""
 
 
 class LeaseAction(Enum):
-    """What the reply asks of the worker."""
+    """What the worker does after a reply."""
 
     GO_ON = "go on"
     TAKE_NEW_KEY = "take a new key"
 
 
 def bind(client: LeaseState, attempt: AttemptId) -> LeaseState:
-    """The worker has this attempt now; the next heartbeat says so."""
+    """Add an attempt of this worker to its next heartbeat."""
     return replace(client, held=client.held | {attempt})
 
 
 def unbind(client: LeaseState, attempt: AttemptId) -> LeaseState:
-    """The worker is done with this attempt; the next heartbeat says so."""
+    """Remove an attempt of this worker with its next heartbeat."""
     return replace(client, held=client.held - {attempt})
 
 
 def next_heartbeat(client: LeaseState, *, now_ms: int) -> tuple[LeaseState, Heartbeat]:
-    """The next heartbeat. A second one before the reply, or `lose_reply`, is an error (W9)."""
+    """The next heartbeat. Raises `LeaseError` while the reply to the last one is awaited (W9)."""
     if client.in_flight is not None:
-        raise LeaseError(f"worker {client.key} waits for the reply to a heartbeat; it sends one at a time")
+        raise LeaseError(f"worker {client.key} awaits the reply to a heartbeat; it sends one at a time")
     beat = Heartbeat(
         client.key,
         client.token,
@@ -193,7 +188,7 @@ def next_heartbeat(client: LeaseState, *, now_ms: int) -> tuple[LeaseState, Hear
 
 
 def note_lost_reply(client: LeaseState) -> LeaseState:
-    """No reply will come; the store may or may not have taken the beat."""
+    """Note that no reply will arrive: the store may have accepted the heartbeat, or not."""
     sent = _in_flight(client)
     return replace(
         client,
@@ -205,14 +200,14 @@ def note_lost_reply(client: LeaseState) -> LeaseState:
 
 
 def apply_reply(client: LeaseState, reply: HeartbeatReply) -> tuple[LeaseState, LeaseAction]:
-    """Take in the reply to the heartbeat in flight."""
+    """The state after the reply to the heartbeat in flight, and the action that it requires."""
     sent = _in_flight(client)
     answered = replace(client, in_flight=None)
     match reply:
         case Renewed():
             return _renewed(answered, sent, reply), LeaseAction.GO_ON
         case TokenMismatch(current_token):
-            # A lost reply explains exactly one step of the token. Anything else: someone else has the key (W4).
+            # One lost reply explains exactly one step of the token; otherwise another process uses the key (W4).
             if not client.reply_was_lost or current_token != (client.token or 0) + 1:
                 return answered, LeaseAction.TAKE_NEW_KEY
             return replace(answered, token=current_token, reply_was_lost=False), LeaseAction.GO_ON
@@ -220,11 +215,6 @@ def apply_reply(client: LeaseState, reply: HeartbeatReply) -> tuple[LeaseState, 
             return answered, LeaseAction.TAKE_NEW_KEY
         case _:
             assert_never(reply)
-
-
-def may_act(client: LeaseState, *, now_ms: int) -> bool:
-    """W7: whether the worker may still act in its name, by its own clock."""
-    return client.fenced_at_ms is not None and now_ms < client.fenced_at_ms
 
 
 def _renewed(client: LeaseState, sent: HeartbeatInFlight, reply: Renewed) -> LeaseState:
@@ -247,9 +237,9 @@ def _in_flight(client: LeaseState) -> HeartbeatInFlight:
 
 
 MAX_LOST_OWNERS: Final = 3
-"""G12: an instance whose code has taken down so many owners, without a turn between, is parked."""
+"""G12: an instance that lost this many owners without a turn in between is blocked."""
 SUSPECT_AFTER: Final = MAX_LOST_OWNERS - 1
-"""G12: what so many in a row were lost with is claimed alone, so that the next loss is its own. SQL has it, too."""
+"""G12: an instance that lost this many owners is claimed alone, so that the next loss is its own. SQL repeats it."""
 TOOK_DOWN_ITS_OWNERS: Final = (
     f"its turn took down {MAX_LOST_OWNERS} owners in a row: each of these workers died, or hung, while it ran this code"
 )

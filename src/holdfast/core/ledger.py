@@ -10,7 +10,7 @@
      `------------------------------- 9 minus the number of entries into leg 1
 
 A ledger is a plain integer below 2**53, so it is exact in SQL, JSON and JavaScript. The functions here check the
-digits, never the attempt's state; callers look at the state first (L9). A verdict that refuses comes with the value
+digits, never the attempt's state; callers check the state first (L9). A refusing verdict comes with the value
 unchanged; a call that no correct caller makes raises `LedgerError`.
 """
 
@@ -33,9 +33,9 @@ SEED: Final = Ledger(9 * LEG1_ENTRY + 9 * LEG1_CONCLUSION + 9 * LEG2_CLOSURE)
 """L1: the value in the commit that schedules the activity."""
 
 UNTOUCHED: Final = 9
-"""What each of the three status digits says before its event."""
+"""The value of each of the three status digits before its event."""
 HAPPENED: Final = 8
-"""What the second and third digits say after their event."""
+"""The value of the second and third digits after their event."""
 
 MAX_RESPONSES: Final = 999_999
 """L12: six digits count the responses; the next one would carry into the digit on the left."""
@@ -46,7 +46,7 @@ DIGITS: Final = 15
 
 
 class Leg1Verdict(Enum):
-    """What an entry into leg 1 found (L7, L8)."""
+    """The result of an entry into leg 1 (L7, L8)."""
 
     FIRST_RUN = "first run"
     RERUN = "rerun"
@@ -55,7 +55,7 @@ class Leg1Verdict(Enum):
 
     @property
     def runs(self) -> bool:
-        """Whether the caller may go on and run leg 1."""
+        """Whether the caller may run leg 1."""
         return self in (Leg1Verdict.FIRST_RUN, Leg1Verdict.RERUN)
 
 
@@ -66,7 +66,7 @@ class Accepted(msgspec.Struct, frozen=True):
 
 
 class Refused(Enum):
-    """Why a response does not count. The value stays what it was."""
+    """Why a response does not count. The value is unchanged."""
 
     TOO_EARLY = "too early"
     CLOSED = "closed"
@@ -77,7 +77,7 @@ Leg2Verdict = Accepted | Refused
 
 
 class LedgerReading(msgspec.Struct, frozen=True):
-    """A ledger, taken apart."""
+    """The digits of a ledger, decoded."""
 
     value: Ledger
     leg1_entries: int
@@ -93,17 +93,17 @@ class LedgerReading(msgspec.Struct, frozen=True):
 
     @property
     def unapplied_responses(self) -> int:
-        """L14: what sits in the instance's inbox and waits for its turn."""
+        """L14: responses in the instance's inbox that no turn has applied yet."""
         return self.responses_entered - self.responses_exited
 
     @property
     def sentence(self) -> str:
-        """What the digits say, for a person."""
+        """The meaning of the digits as an English sentence."""
         return _describe(self)
 
 
 def enter_leg1(value: int, *, limit: int = DEFAULT_LEG1_LIMIT) -> tuple[Ledger, Leg1Verdict]:
-    """An attempt was claimed from its queue: count the entry and say what it is (L2, L7, L8)."""
+    """Count an entry into leg 1: an attempt was claimed from its queue (L2, L7, L8)."""
     if not 1 <= limit <= MAX_LEG1_ENTRIES:
         raise LedgerError(f"the limit of leg 1 entries must be 1 to {MAX_LEG1_ENTRIES}, not {limit}")
     reading = read_ledger(value)
@@ -116,7 +116,7 @@ def enter_leg1(value: int, *, limit: int = DEFAULT_LEG1_LIMIT) -> tuple[Ledger, 
 
 
 def conclude_leg1(value: int) -> Ledger:
-    """An executor has the attempt, durably (L3)."""
+    """Conclude leg 1: an executor holds the attempt durably (L3)."""
     reading = read_ledger(value)
     if reading.leg1_concluded:
         raise LedgerError(f"ledger {reading.text}: leg 1 is concluded already")
@@ -126,7 +126,7 @@ def conclude_leg1(value: int) -> Ledger:
 
 
 def enter_leg2(value: int) -> tuple[Ledger, Leg2Verdict]:
-    """A response has come: count it, or say why not (L4, L9, L10, L12)."""
+    """Count a response, or refuse it with a reason (L4, L9, L10, L12)."""
     reading = read_ledger(value)
     if reading.leg2_closed:
         return reading.value, Refused.CLOSED
@@ -138,10 +138,10 @@ def enter_leg2(value: int) -> tuple[Ledger, Leg2Verdict]:
 
 
 def exit_leg2(value: int, *, final: bool) -> Ledger:
-    """The effects of one entered response are recorded; a final one closes leg 2 (L5, L6).
+    """Count the exit of a response whose effects are recorded; a final one closes leg 2 (L5, L6).
 
     Responses that had entered before may still exit after the final one: the digits count responses and cannot tell
-    them apart (L11). That an engine applies them in order is checked by the agreement of ledger and state (A8).
+    them apart (L11). The agreement of ledger and state (A8) checks that they are applied in order.
     """
     reading = read_ledger(value)
     if not reading.unapplied_responses:
@@ -154,15 +154,15 @@ def exit_leg2(value: int, *, final: bool) -> Ledger:
 
 
 def read_ledger(value: int) -> LedgerReading:
-    """Take a ledger apart. A number that no sequence of events can reach is a `LedgerError`."""
+    """Decode a ledger. A number that no sequence of events can produce raises `LedgerError`."""
     if not 0 <= value < 10**DIGITS:
-        raise LedgerError(f"{value} is no ledger: it must have at most {DIGITS} digits")
+        raise LedgerError(f"{value} is not a ledger: it must have at most {DIGITS} digits")
     status, counters = divmod(value, LEG2_CLOSURE)
     d1, legs = divmod(status, 100)
     d2, d3 = divmod(legs, 10)
     entered, exited = divmod(counters, RESPONSE_ENTRY)
     if reason := _why_unreachable(d1, d2, d3, entered, exited):
-        raise LedgerError(f"{value:0{DIGITS}d} is no ledger: {reason}")
+        raise LedgerError(f"{value:0{DIGITS}d} is not a ledger: {reason}")
     return LedgerReading(
         value=Ledger(value),
         leg1_entries=UNTOUCHED - d1,
@@ -175,9 +175,9 @@ def read_ledger(value: int) -> LedgerReading:
 
 def _why_unreachable(d1: int, d2: int, d3: int, entered: int, exited: int) -> str | None:
     if d2 not in (HAPPENED, UNTOUCHED):
-        return f"the second digit says whether leg 1 was concluded, so it is 9 or 8, not {d2}"
+        return f"the second digit is 9 or 8, for leg 1 open or concluded, not {d2}"
     if d3 not in (HAPPENED, UNTOUCHED):
-        return f"the third digit says whether leg 2 was closed, so it is 9 or 8, not {d3}"
+        return f"the third digit is 9 or 8, for leg 2 open or closed, not {d3}"
     if d2 == HAPPENED and d1 == UNTOUCHED:
         return "leg 1 cannot have been concluded without an entry"
     if d2 == UNTOUCHED and (entered or d3 == HAPPENED):
@@ -192,7 +192,7 @@ def _why_unreachable(d1: int, d2: int, d3: int, entered: int, exited: int) -> st
 def _describe(reading: LedgerReading) -> str:
     entries = "once" if reading.leg1_entries == 1 else f"{reading.leg1_entries} times"
     if not reading.leg1_entries:
-        return "Scheduled; nobody has claimed it yet."
+        return "Scheduled, not claimed yet."
     if not reading.leg1_concluded:
         lost = reading.leg1_entries - 1
         history = "" if not lost else f", {lost} of them lost before an executor had it"
@@ -200,7 +200,8 @@ def _describe(reading: LedgerReading) -> str:
     start = f"An executor {'had' if reading.leg2_closed else 'has'} it (leg 1 was entered {entries})"
     if not reading.responses_entered:
         return f"{start}; no response so far."
-    count, waiting = reading.responses_entered, reading.unapplied_responses
+    count = reading.responses_entered
+    waiting = reading.unapplied_responses
     if count == 1:
         came = f"one response came, {'not yet applied' if waiting else 'applied'}"
     else:

@@ -1,7 +1,7 @@
 """The life cycles of attempts and instances: one table each, and nothing else changes a state (A1, A8, A9).
 
 An attempt is one try of an activity. A retry, or a reschedule after its worker died, ends that attempt and opens the
-next one with a fresh ledger, so that final states have no way out and lost work still goes on. The diagrams in
+next one with a fresh ledger, so that final states have no outgoing edge and lost work is still retried. The diagrams in
 ``docs/reference/lifecycle.md`` are drawn from these tables.
 """
 
@@ -16,7 +16,7 @@ from holdfast.errors import IllegalTransition, LedgerError
 
 
 class AttemptState(StrEnum):
-    """Where an attempt of an activity is."""
+    """The state of an attempt of an activity."""
 
     REQUESTED = "REQUESTED"
     READY = "READY"
@@ -31,7 +31,7 @@ class AttemptState(StrEnum):
 
 
 class AttemptEvent(StrEnum):
-    """What can happen to an attempt."""
+    """The events that change the state of an attempt."""
 
     CANCEL = "cancel"
     READY = "ready"
@@ -46,7 +46,7 @@ class AttemptEvent(StrEnum):
 
 
 class InstanceState(StrEnum):
-    """Where an instance of a workflow is."""
+    """The state of an instance of a workflow."""
 
     REQUESTED = "REQUESTED"
     RUNNING = "RUNNING"
@@ -60,7 +60,7 @@ class InstanceState(StrEnum):
 
 
 class InstanceEvent(StrEnum):
-    """What can happen to an instance."""
+    """The events that change the state of an instance."""
 
     START = "start"
     CONTINUE_AS_NEW = "continue_as_new"
@@ -127,7 +127,7 @@ ATTEMPT_TABLE: Final[Mapping[AttemptState, Mapping[AttemptEvent, AttemptState]]]
         _A.COMPLETED: {},
     }
 )
-"""A1: what is not here is refused."""
+"""A1: an edge that is not listed is refused."""
 
 _I = InstanceState
 _V = InstanceEvent
@@ -173,7 +173,7 @@ INSTANCE_TABLE: Final[Mapping[InstanceState, Mapping[InstanceEvent, InstanceStat
         _I.TERMINATED: {},
     }
 )
-"""A9: what is not here is refused. Reopening by a rewind makes a new record and is not an edge."""
+"""A9: an edge that is not listed is refused. A rewind makes a new record and is not an edge."""
 
 ATTEMPT_FINAL: Final = frozenset(state for state, edges in ATTEMPT_TABLE.items() if not edges)
 INSTANCE_FINAL: Final = frozenset(state for state, edges in INSTANCE_TABLE.items() if not edges)
@@ -193,7 +193,7 @@ def next_state(
 
 
 def next_attempt_state(state: AttemptState | str, event: AttemptEvent | str) -> AttemptState:
-    """A1, also for the plain words that a database or a request has."""
+    """The state of an attempt after `event` (A1). Accepts plain strings, as a database driver returns them."""
     state = parse_enum(AttemptState, state, "state of an attempt")
     event = parse_enum(AttemptEvent, event, "event of an attempt")
     after = ATTEMPT_TABLE[state].get(event)
@@ -203,7 +203,7 @@ def next_attempt_state(state: AttemptState | str, event: AttemptEvent | str) -> 
 
 
 def next_instance_state(state: InstanceState | str, event: InstanceEvent | str) -> InstanceState:
-    """A9, also for the plain words that a database or a request has."""
+    """The state of an instance after `event` (A9). Accepts plain strings, as a database driver returns them."""
     state = parse_enum(InstanceState, state, "state of an instance")
     event = parse_enum(InstanceEvent, event, "event of an instance")
     after = INSTANCE_TABLE[state].get(event)
@@ -218,7 +218,7 @@ _EXECUTING: Final = frozenset({_A.RUNNING, _A.CANCELLED_RUNNING})
 
 
 def disagreement(state: AttemptState | str, value: int, *, owned: bool, unapplied: int) -> str | None:
-    """A8: why the ledger `value` contradicts `state`, in words, or None if the two agree.
+    """A8: why the ledger `value` contradicts `state`, or None if the two agree.
 
     `owned`: whether the row names a worker. `unapplied`: the attempt's responses in the instance's inbox.
     """
@@ -232,7 +232,7 @@ def disagreement(state: AttemptState | str, value: int, *, owned: bool, unapplie
         return f"{shown}: the digits count {digits.unapplied_responses} unapplied responses, the inbox has {unapplied}"
     if state in _WAITING:
         if digits.leg1_concluded:
-            return f"{shown}: leg 1 is concluded, but no executor was given it"
+            return f"{shown}: leg 1 is concluded, but no executor has it"
         return f"{shown}: it waits, so no worker may own it" if owned else None
     if state in _CLAIMED:
         if digits.leg1_concluded or not digits.leg1_entries:
@@ -247,13 +247,13 @@ def disagreement(state: AttemptState | str, value: int, *, owned: bool, unapplie
 
 def _final_disagreement(state: AttemptState, digits: ledger.LedgerReading, shown: str) -> str | None:
     if state is _A.COMPLETED and not digits.leg1_concluded:
-        return f"{shown}: nothing completes before an executor had it"
+        return f"{shown}: an attempt completes only after an executor had it"
     if state is _A.COMPLETED and not digits.leg2_closed and not digits.unapplied_responses:
         return f"{shown}: its final response is neither applied nor in the inbox"
     if state is _A.FAILED and not digits.leg1_entries:
-        return f"{shown}: nothing fails before somebody claimed it"
+        return f"{shown}: an attempt fails only after it was claimed"
     if state is _A.TIMED_OUT and digits.leg2_closed:
-        return f"{shown}: what timed out was not closed by a response"
+        return f"{shown}: an attempt that timed out is not closed by a response"
     if digits.leg2_closed and digits.unapplied_responses:
-        return f"{shown}: closed, but responses are still to be applied"
+        return f"{shown}: leg 2 is closed, but responses are not applied yet"
     return None

@@ -1,4 +1,4 @@
-"""What comes back to those who ask a workflow something: a value, an error of its code, or why there is neither."""
+"""Replies to queries and updates: their kinds, and their encoding."""
 
 from collections.abc import Iterable
 from enum import StrEnum
@@ -7,28 +7,28 @@ from typing import Final
 import msgspec
 
 MAX_QUERIES: Final = 1_000
-"""Queries that may wait in a store at the same time."""
+"""The largest number of unanswered queries in a store."""
 
 
 class ReplyKind(StrEnum):
-    """How a question ended."""
+    """The outcome of a query or an update."""
 
     DONE = "done"
-    """The handler returned. The data is its result."""
+    """The handler returned; the data is its result."""
     FAILED = "failed"
-    """The handler raised. The data is the failure."""
+    """The handler raised; the data is the failure."""
     UNKNOWN = "unknown"
-    """There is no handler of that name. The data is a list of those there are."""
+    """There is no handler of that name; the data is the list of handlers."""
     REFUSED = "refused"
-    """Nobody could be asked. The data is the failure that says why."""
+    """The query could not be run; the data is the failure with the reason."""
     NOT_NOW = "not_now"
-    """The worker that took the question cannot answer it now. It is to be put again."""
+    """The worker that claimed the query cannot answer it now; the sender retries."""
     REJECTED = "rejected"
-    """The validator of an update raised. The data is the failure."""
+    """The validator of an update raised; the data is the failure."""
 
 
 class Reply(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """An answer, as it travels from the process that has the code to the one that asked."""
+    """A reply, as it is stored for the process that sent the query or update."""
 
     kind: ReplyKind
     data: msgspec.Raw = msgspec.Raw(b"null")
@@ -39,15 +39,15 @@ _decoder = msgspec.json.Decoder(Reply)
 
 
 def encode_answer(answer: Reply) -> bytes:
-    """An answer as it is stored."""
+    """A reply as it is stored."""
     return _encoder.encode(answer)
 
 
 def decode_answer(data: bytes) -> Reply:
-    """An answer from a store."""
+    """A stored reply."""
     return _decoder.decode(data)
 
 
 def unknown_handler(handlers: Iterable[str]) -> Reply:
-    """The answer where there is no handler of that name."""
+    """The reply to a query or update without a handler."""
     return Reply(ReplyKind.UNKNOWN, msgspec.Raw(msgspec.json.encode(sorted(handlers))))

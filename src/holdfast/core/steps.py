@@ -1,7 +1,7 @@
-"""The steps of a workflow written as code, read off its history, and its key (K9).
+"""The steps of a workflow written as code, derived from its history, and their key (K9).
 
-One digit for each activity, timer, wait for an event and child, in the order in which they were first scheduled;
-derived on reading, never stored.
+The key has one digit for each activity, timer, wait for an event and child, in the order in which they were scheduled.
+It is derived on reading, never stored.
 """
 
 from collections import defaultdict, deque
@@ -24,7 +24,7 @@ _BEGINS: Final[dict[type[object], tuple[str, str, str]]] = {
     ev.EventAwaited: ("event", "wait", PAUSED),
     ev.ChildScheduled: ("child", "child", STARTED),
 }
-"""Which events begin a step: its kind, the field with its number, its digit."""
+"""The events that begin a step: its kind, the field with its number, its digit."""
 _ENDS: Final[dict[type[object], tuple[str, str, str]]] = {
     ev.ActivityCompleted: ("activity", "activity", "6"),
     ev.ActivityFailed: ("activity", "activity", ERRORED),
@@ -37,11 +37,11 @@ _ENDS: Final[dict[type[object], tuple[str, str, str]]] = {
     ev.ChildStopped: ("child", "child", ERRORED),
     ev.ChildRefused: ("child", "child", ERRORED),
 }
-"""Which events end one, and what its digit is then."""
+"""The events that end a step: its kind, the field with its number, its digit afterwards."""
 
 
 class RecordedStep(msgspec.Struct):
-    """Something that the code waits for, or has waited for."""
+    """An activity, timer, wait or child of an execution."""
 
     kind: str
     number: int
@@ -49,14 +49,14 @@ class RecordedStep(msgspec.Struct):
     digit: str
     due_at_ms: int | None = None
     ended_by: type[object] | None = None
-    """The kind of event that ended it."""
+    """The class of the event that ended it."""
     ended_at_ms: int | None = None
     outcome: Payload | None = None
-    """What it ended with: a result, the value of an event, or a failure."""
+    """A result, the value of an event, or a failure."""
     id: str = ""
-    """The instance, of a child."""
+    """Of a child: its instance id."""
     node: str = ""
-    """Of a flow: whose step it is, for which item of its list, and in which round (see `core.flow.reading`)."""
+    """Of a flow: the node of the step, the item of its list, and the dimension (see `core.flow.snapshot`)."""
     item: int = -1
     dimension: str = ""
 
@@ -94,7 +94,7 @@ def read_steps(events: Iterable[HistoryEvent]) -> list[RecordedStep]:
 
 
 def _first_open(waits: deque[RecordedStep]) -> RecordedStep | None:
-    """The oldest wait that is not over; those before it are of no use any more."""
+    """The oldest open wait; removes the ended ones before it."""
     while waits and not waits[0].is_open:
         waits.popleft()
     return waits[0] if waits else None
@@ -117,5 +117,5 @@ def _open_again(wait: RecordedStep | None) -> None:
 
 
 def derived_key(steps: Iterable[RecordedStep]) -> str:
-    """K9: the digits, one for each step."""
+    """The key of a workflow in code: one digit for each step (K9)."""
     return "".join(step.digit for step in steps)

@@ -6,7 +6,7 @@ from holdfast.core.checks import require
 from holdfast.core.ledger import MAX_RESPONSES, RESPONSE_ENTRY, RESPONSE_EXIT, Ledger, read_ledger
 
 MAX_YIELDS: Final = MAX_RESPONSES - 1
-"""L12: the last response that the digits can count is kept for the end of the attempt."""
+"""L12: the last response that the digits can count is reserved for the end of the attempt."""
 
 
 def room_for_yields(value: int) -> int:
@@ -15,7 +15,7 @@ def room_for_yields(value: int) -> int:
 
 
 def enter_pending(value: int, count: int) -> Ledger:
-    """L4, `count` times: that many pending responses have come together."""
+    """Enter `count` pending responses that arrived together (L4)."""
     digits = read_ledger(value)
     require(digits.leg1_concluded and not digits.leg2_closed, f"ledger {digits.text} takes no response")
     require(0 < count <= room_for_yields(value), f"ledger {digits.text} has no room for {count} more responses")
@@ -23,10 +23,10 @@ def enter_pending(value: int, count: int) -> Ledger:
 
 
 def pass_pending(value: int, count: int) -> Ledger:
-    """L4 and L5, `count` times: that many pending responses enter and leave with one turn."""
+    """Enter and exit `count` pending responses that one turn applies (L4, L5)."""
     return Ledger(enter_pending(value, count) + count * RESPONSE_EXIT)
 
 
 def values_delivered(before: int, ledger: int) -> int:
-    """How many values of an activity are durable: `before` of earlier attempts, and those of one with this ledger."""
+    """The number of durable values of an activity: `before` of earlier attempts, plus those of `ledger`."""
     return before + read_ledger(ledger).responses_entered

@@ -1,4 +1,4 @@
-"""Updates: what becomes of one that is sent, judged from what is known of its id (G5, G7, G10)."""
+"""Updates: their states, and the decision about a sent update (G5, G7, G10)."""
 
 from enum import StrEnum
 from typing import Final
@@ -9,13 +9,13 @@ from holdfast.core.lifecycle import INSTANCE_FINAL, InstanceState
 from holdfast.core.queries import ReplyKind
 
 MAX_OPEN_UPDATES: Final = 1_000
-"""Updates of one instance that were sent and not answered yet."""
+"""The largest number of unanswered updates of one instance."""
 REJECTION_KEPT_MS: Final = 600_000
-"""How long is kept that an update was rejected: long enough for its sender, who waits for it, to read it."""
+"""How long the rejection of an update is stored: long enough for its waiting sender to read it."""
 
 
 class UpdateState(StrEnum):
-    """How far an update has come. From ASKED to ACCEPTED or to an answer; from ACCEPTED to an answer."""
+    """The state of an update: ASKED, then possibly ACCEPTED, then one of the replies."""
 
     ASKED = "asked"
     ACCEPTED = "accepted"
@@ -26,7 +26,7 @@ class UpdateState(StrEnum):
 
 
 REFUSALS: Final = frozenset({UpdateState.REJECTED, UpdateState.UNKNOWN})
-"""These left no trace in the history: the same id may be sent again, and is judged anew."""
+"""States that leave no event in the history: an update with the same id may be sent again."""
 STATE_OF: Final = {
     ReplyKind.DONE: UpdateState.DONE,
     ReplyKind.FAILED: UpdateState.FAILED,
@@ -43,9 +43,9 @@ def decide_update(
     is_same: bool = True,
     limit: int = MAX_OPEN_UPDATES,
 ) -> EventVerdict:
-    """Judge an update for the newest instance of an id.
+    """Decide about an update for the newest instance of an id.
 
-    `known`: what became of one of the same id before. `is_same`: it had the same name and the same input, too.
+    `known`: the state of an earlier update with the same id. `is_same`: it had the same name and input.
     """
     state = parse_enum(InstanceState, state, "state of an instance")
     if known is not None and parse_enum(UpdateState, known, "state of an update") not in REFUSALS:

@@ -1,4 +1,4 @@
-"""How flows are written: YAML and the builder, expressions in CEL, the checker, drawings.
+"""Flows: YAML and the builder, expressions in CEL, the checker, drawings, and the run of a flow.
 
-What comes out is a `core.flow.definition.FlowDefinition`; the runtime needs nothing else but the expressions in it.
+A flow is loaded or built into a `core.flow.definition.FlowDefinition`, compiled (`compiled_flow`), and run (`run`).
 """

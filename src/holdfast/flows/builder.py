@@ -33,7 +33,7 @@ from holdfast.payloads.failures import qualified_name
 
 
 class _Binding(IntEnum):
-    """How tightly the outermost operator of an expression binds in CEL. What binds more loosely needs brackets."""
+    """The precedence of the outermost operator of an expression in CEL. A lower precedence needs brackets."""
 
     OR = 0
     AND = 1
@@ -56,7 +56,7 @@ class ExpressionRef:
 
     def __getattr__(self, name: str) -> "ExpressionRef":
         if name.startswith("__"):
-            raise AttributeError(name)  # what Python itself asks for is no field
+            raise AttributeError(name)  # Python looks for special methods, not for fields
         return self[name]
 
     def __getitem__(self, key: str | int) -> "ExpressionRef":
@@ -65,10 +65,10 @@ class ExpressionRef:
             return ExpressionRef(f"{whole}.{key}")
         return ExpressionRef(f"{whole}[{literal(key)}]")
 
-    def __eq__(self, other: object) -> "ExpressionRef":  # type: ignore[override]  # it is decided when the flow runs
+    def __eq__(self, other: object) -> "ExpressionRef":  # type: ignore[override]  # evaluated when the flow runs
         return self._compared("==", other)
 
-    def __ne__(self, other: object) -> "ExpressionRef":  # type: ignore[override]  # it is decided when the flow runs
+    def __ne__(self, other: object) -> "ExpressionRef":  # type: ignore[override]  # evaluated when the flow runs
         return self._compared("!=", other)
 
     def __lt__(self, other: object) -> "ExpressionRef":
@@ -94,10 +94,12 @@ class ExpressionRef:
         return ExpressionRef(f"!({self._text})", _Binding.NOT)
 
     def __iter__(self) -> Iterator["ExpressionRef"]:
-        raise TypeError(f"{self._text} has a value when the flow runs; to go over its items, give a step each=...")
+        raise TypeError(
+            f"{self._text} has a value when the flow runs; to run a step for each of its items, use each=..."
+        )
 
     def __bool__(self) -> bool:
-        raise InvalidOption(f"{self._text} is decided when the flow runs; combine conditions with &, | and ~")
+        raise InvalidOption(f"{self._text} is evaluated when the flow runs; combine conditions with &, | and ~")
 
     def __hash__(self) -> int:
         return hash(self._text)
@@ -112,12 +114,12 @@ class ExpressionRef:
         return ExpressionRef(f"{self._inside(_Binding.NOT)} {operator} {_operand(other)}", _Binding.COMPARISON)
 
     def _inside(self, least: _Binding) -> str:
-        """Its text as a part of another expression, in brackets if it binds less than that needs."""
+        """Its text as a part of another expression, in brackets if its precedence is lower."""
         return self._text if self._binding >= least else f"({self._text})"
 
 
 class NodeRef:
-    """An activity of a flow that is being built. Its `input`, `output` and `error` can be read by those behind it."""
+    """A node of a flow that is being built. Later nodes can read its `input`, `output` and `error`."""
 
     def __init__(self, node_id: str) -> None:
         self.id = node_id
@@ -126,7 +128,7 @@ class NodeRef:
         self.error = ExpressionRef(f"{node_id}.error")
 
     def failed(self, *errors: type[BaseException] | str) -> After:
-        """The edge that is taken if it fails with one of these errors; without any, with whatever it fails."""
+        """The edge that is taken if it fails with one of these errors; without arguments, with any error."""
         return After(self.id, catch=tuple(_error_name(error) for error in errors) or ("Exception",))
 
     def when(self, condition: "str | ExpressionRef") -> After:
@@ -134,7 +136,7 @@ class NodeRef:
         return After(self.id, when=str(condition))
 
     def otherwise(self) -> After:
-        """The edge that is taken if it completes and no edge with a condition was."""
+        """The edge that is taken if it completes and no edge of it with a condition is taken."""
         return After(self.id, otherwise=True)
 
     def __repr__(self) -> str:
@@ -143,7 +145,7 @@ class NodeRef:
 
 EdgeArgument: TypeAlias = str | NodeRef | After
 EdgeArguments: TypeAlias = EdgeArgument | Sequence[EdgeArgument]
-"""What a step comes after: ids, steps, and edges that steps make, such as ``fox.failed(TooTired)``."""
+"""The sources of a node: ids, nodes, and edges such as ``fox.failed(TooTired)``."""
 
 
 def _error_name(error: object) -> str:
@@ -155,7 +157,7 @@ def _error_name(error: object) -> str:
 
 
 def edges_of(after: EdgeArguments) -> list[After]:
-    """The edges that a step was given."""
+    """The edges of an argument `after`."""
     if isinstance(after, Iterable) and not isinstance(after, str | Mapping | ExpressionRef):
         return [_edge(one) for one in after]
     return [_edge(after)]
@@ -174,7 +176,7 @@ def _edge(one: object) -> After:
 
 
 def literal(value: object) -> str:
-    """A value as an expression that gives it: a text in quotes, a list in brackets."""
+    """A value as an expression: a string in quotes, a list in brackets."""
     match value:
         case ExpressionRef():
             return str(value)
@@ -192,23 +194,23 @@ def literal(value: object) -> str:
 
 
 def _operand(value: object) -> str:
-    return value._inside(_Binding.PATH) if isinstance(value, ExpressionRef) else literal(value)  # noqa: SLF001  # one of us
+    return value._inside(_Binding.PATH) if isinstance(value, ExpressionRef) else literal(value)  # noqa: SLF001  # of this module
 
 
 def _condition(value: object, operator: str, *, always: bool = False) -> str:
-    """What stands on the right of ``&`` and ``|``."""
+    """The right operand of ``&`` and ``|``."""
     if not isinstance(value, ExpressionRef | bool):
-        raise InvalidOption(f"{operator} combines conditions such as (step.output > 3), and {value!r} is none")
+        raise InvalidOption(f"{operator} combines conditions such as (step.output > 3), not {value!r}")
     return f"({literal(value)})" if always else _operand(value)
 
 
 ConditionArgument: TypeAlias = str | ExpressionRef
 Length: TypeAlias = float | timedelta | str | ExpressionRef
-"""A number of seconds, a timedelta, a text such as ``1h30m``, or an expression that gives seconds."""
+"""A number of seconds, a timedelta, a string such as ``1h30m``, or an expression that gives seconds."""
 
 
 class RetryFields(TypedDict, total=False):
-    """Only what is to differ from the activity's own `Retry`."""
+    """The fields that differ from the activity's own `Retry`."""
 
     attempts: int | str
     initial: Length
@@ -228,19 +230,19 @@ class FlowBuilder(FlowWorkflow):
         self._header: dict[str, object] = {"version": version} if version else {}
         """The fields of the flow itself, as YAML names them."""
         self._problems = Problems()
-        """Those of the nodes that were added."""
+        """The problems of the nodes that were added."""
         self._in_use = False
         self._activities: dict[str, Activity[..., Any]] = {}
         self._workflows: dict[str, Workflow[..., Any]] = {}
 
     @property
     def activities(self) -> tuple[Activity[..., Any], ...]:
-        """The activities that were given themselves and not by name: an engine with the flow has them, too."""
+        """The activities that were given as objects, not by name: an engine with the flow registers them."""
         return tuple(self._activities.values())
 
     @property
     def workflows(self) -> tuple[Workflow[..., Any], ...]:
-        """The flows and workflows that were given themselves and not by name."""
+        """The flows and workflows that were given as objects, not by name."""
         return tuple(self._workflows.values())
 
     @property
@@ -248,22 +250,22 @@ class FlowBuilder(FlowWorkflow):
         return (*self.activities, *self.workflows)
 
     def __getitem__(self, node_id: str) -> NodeRef:
-        """A step that was added before."""
+        """A node that was added before."""
         if node_id not in self._nodes:
             raise KeyError(node_id)
         return NodeRef(node_id)
 
     @staticmethod
     def text(value: object) -> str:
-        """A value as an expression that gives it. A plain text in `input` is an expression; this makes it a text."""
+        """A value as an expression. A string in `input` is an expression; ``text("x")`` is the string itself."""
         return literal(value)
 
     def trigger(self, node_id: str, *, input: Mapping[str, str] | None = None) -> NodeRef:  # noqa: A002  # as in YAML
-        """Where the flow begins. `input` has the fields that the flow takes, such as ``{"cents": "integer"}``."""
+        """Add the first node. `input` has the fields that the flow takes, such as ``{"cents": "integer"}``."""
         if input is not None and not isinstance(cast("object", input), Mapping):
             raise InvalidOption(f"input takes fields and their types, such as {{'cents': 'integer'}}, not {input!r}")
         declared = None if input is None else plain_value(input, f"{self.name}: {node_id}")
-        self._refuse_if_in_use()
+        self._refuse(node_id)
         self._add_node(Node(node_id, TriggerAction()))
         if declared is not None:
             self._header["input"] = declared
@@ -288,7 +290,7 @@ class FlowBuilder(FlowWorkflow):
         schedule_to_close: float | timedelta | str | None = None,
         heartbeat: float | timedelta | str | None = None,
     ) -> NodeRef:
-        """Run an activity. `input`: a map has its arguments by name, a list by position, an expression is the only one.
+        """Run an activity. `input` has its arguments: a mapping by name, a list by position, or one expression.
 
         With `each` it runs once for each item of that list, `limit` of them at a time.
         """
@@ -324,7 +326,7 @@ class FlowBuilder(FlowWorkflow):
         each: ConditionArgument | None = None,
         limit: int | None = None,
     ) -> NodeRef:
-        """Start another flow, or a workflow written as code, and wait for its end unless it is `detached`."""
+        """Start another flow, or a workflow in code, and wait for its end unless it is `detached`."""
         if isinstance(flow, Workflow):
             self._workflows[flow.name] = flow
         arguments = {
@@ -350,7 +352,7 @@ class FlowBuilder(FlowWorkflow):
         otherwise: bool = False,
         join: str | None = None,
     ) -> NodeRef:
-        """Wait for an `event`, no longer than `timeout`; or for the time of a `timer`."""
+        """Wait for an `event`, at most for `timeout`; or for the duration of a `timer`."""
         waits = {"event": event, "timeout": timeout, "timer": timer}
         return self._add(
             node_id, "wait", after, {"wait": _given(waits), **_common(when, otherwise=otherwise, join=join)}
@@ -405,7 +407,7 @@ class FlowBuilder(FlowWorkflow):
         otherwise: bool = False,
         join: str | None = None,
     ) -> NodeRef:
-        """End this instance, or the one whose id `target` gives, and with `descendants` their children, too."""
+        """End this instance, or the one whose id `target` gives, and with `descendants` the children of it."""
         arguments = {
             "interrupt": target,
             **_common(when, otherwise=otherwise, join=join),
@@ -415,11 +417,11 @@ class FlowBuilder(FlowWorkflow):
         return self._add(node_id, "interrupt", after, arguments)
 
     def output(self, template: object) -> None:
-        """What the flow gives: an expression, or a map or list of them."""
+        """Set the output of the flow: an expression, or a mapping or list of them."""
         self._set("output", template)
 
     def policy(self, policy: str) -> None:
-        """What an uncaught failure does to the rest: ``drain`` lets it run on, ``fail_fast`` cancels it."""
+        """Set the effect of an uncaught failure on the other nodes: ``drain`` runs them, ``fail_fast`` cancels them."""
         self._set("policy", policy)
 
     def _set(self, key: str, value: object) -> None:
@@ -428,17 +430,20 @@ class FlowBuilder(FlowWorkflow):
 
     def _add(self, node_id: str, kind: str, after: EdgeArguments, arguments: dict[str, Any]) -> NodeRef:
         """Add a node. Its arguments have the names and the meaning of the keys of YAML."""
-        self._refuse_if_in_use()
+        self._refuse(node_id)
         edges = edges_of(after)
         plain = plain_value(_given(arguments), f"{self.name}: {node_id}")
         fields = Fields(plain, node_id, self._problems)
         return self._add_node(node_with_edges(fields, KINDS[kind].read(fields), edges))
 
     def _add_node(self, node: Node) -> NodeRef:
-        if node.id in self._nodes:
-            raise FlowError(f"{self.name}: two activities have the id {node.id!r}")
         self._nodes[node.id] = node
         return NodeRef(node.id)
+
+    def _refuse(self, node_id: str) -> None:
+        self._refuse_if_in_use()
+        if node_id in self._nodes:
+            raise FlowError(f"{self.name}: two activities have the id {node_id!r}")
 
     def _build(self) -> tuple[FlowDefinition, tuple[FlowProblem, ...]]:
         """The definition and its warnings; a `FlowError` with all problems if there is one."""
@@ -452,7 +457,7 @@ class FlowBuilder(FlowWorkflow):
 
     def _refuse_if_in_use(self) -> None:
         if self._in_use:
-            raise FlowError(f"{self.name}: the flow is in use, and its definition cannot change any more")
+            raise FlowError(f"{self.name}: the flow is in use, and its definition can no longer change")
 
 
 def _given(arguments: dict[str, Any]) -> dict[str, Any]:
@@ -475,27 +480,27 @@ def _name_of(named: object, kind: type[Activity[..., Any] | Workflow[..., Any]],
 
 
 def _retry(retry: Retry | RetryFields | None) -> dict[str, Any] | None:
-    """A retry as YAML writes it. `hf.Retry` says everything, a map only what is in it."""
+    """The fields of a retry policy: all of `hf.Retry`, or those of a mapping."""
     if retry is None:
         return None
     if not isinstance(cast("object", retry), Retry | Mapping):
-        raise InvalidOption(f"retry takes hf.Retry(...) or a map such as {{'attempts': 5}}, not {retry!r}")
+        raise InvalidOption(f"retry takes hf.Retry(...) or a mapping such as {{'attempts': 5}}, not {retry!r}")
     fields: dict[str, Any] = (
         {name: getattr(retry, name) for name in Retry.__slots__} if isinstance(retry, Retry) else dict(retry)
     )
     if "attempts" in fields and fields["attempts"] is None:
         fields["attempts"] = UNLIMITED
     errors: object = fields.pop("non_retryable", ())
-    several = cast("Sequence[object]", errors) if isinstance(errors, list | tuple) else (errors,)
-    if several:
+    types = cast("Sequence[object]", errors) if isinstance(errors, list | tuple) else (errors,)
+    if types:
         fields["non_retryable"] = [
-            qualified_name(cast("type[BaseException]", one)) if isinstance(one, type) else one for one in several
+            qualified_name(cast("type[BaseException]", one)) if isinstance(one, type) else one for one in types
         ]
     return fields
 
 
 def plain_value(value: object, what: str) -> Any:
-    """A value of Python as JSON has it: a reference as its expression, a timedelta as seconds."""
+    """A value as JSON: a reference as its expression, a timedelta as seconds."""
     match value:
         case ExpressionRef():
             return str(value)
@@ -509,10 +514,12 @@ def plain_value(value: object, what: str) -> Any:
             plain: dict[str, Any] = {}
             for key, item in cast("Mapping[object, object]", value).items():
                 if not isinstance(key, str):
-                    raise InvalidOption(f"{what}: a key must be a text, not {key!r}")
+                    raise InvalidOption(f"{what}: a key must be a string, not {key!r}")
                 plain[key] = plain_value(item, what)
             return plain
         case list() | tuple():
             return [plain_value(item, what) for item in cast("Sequence[object]", value)]
         case _:
-            raise InvalidOption(f"{what}: {value!r} is no JSON; a flow holds numbers, expressions, lists and maps")
+            raise InvalidOption(
+                f"{what}: {value!r} is not a JSON value; a flow has numbers, expressions, lists and mappings"
+            )

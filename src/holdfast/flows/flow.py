@@ -25,8 +25,8 @@ class Flow(FlowBuilder):
         greet = flow.run("greet", say_hello, after=start, input=[start.input.name])
         flow.output(greet.output)
 
-    or ``hf.Flow.load("greeting.yaml")``. An engine runs it: ``hf.Engine(..., flows=[flow])``. What is wrong with it is
-    told when it is loaded, or when a flow that was built is first used: all at once, as a `FlowError`.
+    or ``hf.Flow.load("greeting.yaml")``. An engine runs it: ``hf.Engine(..., flows=[flow])``. When a flow
+    is loaded, or a flow that was built is first used, one `FlowError` has all of its problems.
     """
 
     _loaded_from_text: LoadedFlow | None = None
@@ -51,7 +51,7 @@ class Flow(FlowBuilder):
         modules: Iterable[ModuleType] = (),
         activities: Iterable[AnyActivity] = (),
     ) -> Self:
-        """The flow in a text of YAML, or in bytes of UTF-8. `name` is what problems call the text."""
+        """The flow in a string of YAML, or in bytes of UTF-8. `name` is the name of the text in messages."""
         return cls._from(load_text(text, name, _known(modules, activities)))
 
     @classmethod
@@ -63,7 +63,7 @@ class Flow(FlowBuilder):
 
     @cached_property
     def _loaded(self) -> LoadedFlow:
-        """The definition with its warnings. From here on nothing can be added."""
+        """The definition with its warnings. Afterwards nothing can be added."""
         if self._loaded_from_text is not None:
             return self._loaded_from_text
         definition, warnings = self._build()
@@ -71,12 +71,12 @@ class Flow(FlowBuilder):
 
     @property
     def definition(self) -> FlowDefinition:
-        """What the flow says, checked."""
+        """The definition, checked."""
         return self._loaded.definition
 
     @property
     def warnings(self) -> tuple[FlowProblem, ...]:
-        """What may be wrong with it, though it can run."""
+        """Possible problems of a flow that can run."""
         return self._loaded.warnings
 
     def line_of(self, node_id: str, where: str = "") -> int:
@@ -85,7 +85,7 @@ class Flow(FlowBuilder):
         return places.get((node_id, where)) or places.get((node_id, ""), 0)
 
     def to_yaml(self) -> str:
-        """The flow as YAML; loading that gives the same flow."""
+        """The flow as YAML, which loads as the same flow."""
         return write_yaml(self.definition)
 
     def to_svg(
@@ -95,15 +95,16 @@ class Flow(FlowBuilder):
         children: Mapping[str, Sequence[str]] | None = None,
         key: str = "",
     ) -> str:
-        """A drawing, with the digits of an instance and the composite keys of its children if they are given."""
+        """The flow as SVG, with the digits of an instance and the composite keys of its children if they are given."""
         return draw_svg(self.definition, digits=digits, children=children, key=key)
 
     def to_mermaid(self, *, digits: Mapping[str, str] | None = None) -> str:
-        """The text of a Mermaid flowchart."""
+        """The flow as a Mermaid flowchart."""
         return draw_mermaid(self.definition, digits=digits)
 
 
 def _known(modules: Iterable[ModuleType], activities: Iterable[AnyActivity]) -> KnownNames | None:
-    """What a flow may name, if anything was given. Flows and workflows may come from anywhere."""
-    several, single = tuple(modules), tuple(activities)
-    return names_in_modules(several, single) if several or single else None
+    """The names of activities that a flow may run, or None if none were given."""
+    in_modules = tuple(modules)
+    single = tuple(activities)
+    return names_in_modules(in_modules, single) if in_modules or single else None

@@ -1,4 +1,4 @@
-"""How activities and edges of a flow are called in a drawing, and what the digits of an instance are called there."""
+"""Labels of nodes, edges and digits in drawings."""
 
 import unicodedata
 from typing import Final, assert_never
@@ -38,7 +38,7 @@ def kind_of(action: AnyAction) -> str:
 
 
 def detail_of(action: AnyAction) -> str:
-    """What it does, in a few words."""
+    """What a node does, in a few words."""
     match action:
         case TriggerAction():
             return "trigger"
@@ -71,23 +71,23 @@ def _span(span: Span | None) -> str:
 
 
 def edge_label(edge: After) -> str:
-    """What is written beside an edge."""
+    """The label of an edge."""
     caught = "" if edge.catch is None else f"on {', '.join(edge.catch)}"
     return " and ".join(part for part in (caught, edge.when, "otherwise" if edge.otherwise else "") if part)
 
 
 def state_of(digit: str) -> str:
-    """What a digit of the key says about an activity; nothing if it is no such digit."""
+    """The state of an activity by its digit of the key; empty if it is not a digit."""
     return _STATES.get(Digit(int(digit)), "") if digit.isdecimal() and len(digit) == 1 else ""
 
 
 def safe(text: str) -> str:
-    """A text on one line, without characters that cannot be drawn."""
+    """A string on one line, without characters that cannot be drawn."""
     return "".join(character if character.isprintable() else "\ufffd" for character in text.replace("\n", " "))
 
 
 def shorten(text: str, columns: int) -> str:
-    """As much of a text as fits; wide characters take two columns."""
+    """As much of a string as fits; wide characters take two columns."""
     text = safe(text)
     if sum(map(_columns, text)) <= columns:
         return text

@@ -1,4 +1,4 @@
-"""A flow as the text of a Mermaid flowchart, which GitHub and many editors draw."""
+"""A flow as a Mermaid flowchart, which GitHub and many editors draw."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -22,16 +22,16 @@ _COLOURS: Final = {
 
 
 def draw_mermaid(definition: FlowDefinition, *, digits: Mapping[str, str] | None = None) -> str:
-    """The flow as Mermaid text. Its nodes are numbered, because Mermaid has words that no node may be called."""
+    """The flow as Mermaid source. Its nodes are numbered, because ids may be reserved words of Mermaid."""
     numbers = {node.id: f"n{number}" for number, node in enumerate(definition.nodes)}
     lines = ["flowchart TD"]
     lines += [f"  {_node(node, numbers[node.id], (digits or {}).get(node.id, ''))}" for node in definition.nodes]
     for node in definition.nodes:
         lines += [f"  {line}" for line in _edges(node, numbers)]
     for digit, colour in _COLOURS.items():
-        several = [numbers[name] for name, its in (digits or {}).items() if its == digit and name in numbers]
-        if several:
-            lines += [f"  classDef d{digit} stroke:{colour},stroke-width:3px", f"  class {','.join(several)} d{digit}"]
+        marked = [numbers[name] for name, its in (digits or {}).items() if its == digit and name in numbers]
+        if marked:
+            lines += [f"  classDef d{digit} stroke:{colour},stroke-width:3px", f"  class {','.join(marked)} d{digit}"]
     return "\n".join(lines) + "\n"
 
 
@@ -47,14 +47,14 @@ def _edges(node: Node, numbers: Mapping[str, str]) -> Iterator[str]:
     for edge in node.after:
         arrow = "-->" if edge.catch is None else "-.->"
         label = edge_label(edge)
-        said = f'|"{_escaped(label)}"|' if label else ""
-        yield f"{numbers[edge.source]} {arrow}{said} {numbers[node.id]}"
+        text = f'|"{_escaped(label)}"|' if label else ""
+        yield f"{numbers[edge.source]} {arrow}{text} {numbers[node.id]}"
     if isinstance(node.action, CycleAction) and node.action.target in numbers:
         yield f'{numbers[node.id]} -.->|"again"| {numbers[node.action.target]}'
 
 
 def _escaped(text: str) -> str:
-    """A text inside quotes: everything that Mermaid or HTML would read as something else is written as a number."""
+    """A string inside quotes. Characters with a meaning in Mermaid or HTML are written as numbers."""
     return "".join(
         character if character.isalnum() or character in " _.,:-+=?!" else f"#{ord(character)};"
         for character in safe(text)

@@ -1,6 +1,7 @@
 """The actions of the nodes of a flow: how each kind starts, and how its open work is stopped."""
 
-from typing import TYPE_CHECKING, Any, Final, cast
+from collections.abc import Callable
+from typing import Any, Final, Protocol, cast
 
 import msgspec
 
@@ -19,20 +20,23 @@ from holdfast.core.flow.definition import (
     WaitAction,
     is_list,
 )
-from holdfast.core.flow.scheduler import COMPLETED
-from holdfast.core.flow.state import NO_ITEM, FanOut, NodePlace
+from holdfast.core.flow.scheduler import COMPLETED, FlowScheduler, NodeOutcome
+from holdfast.core.flow.state import NO_ITEM, FanOut, FlowState, NodePlace
 from holdfast.core.history import Payload
-from holdfast.core.run import CancelledChild, ParentInfo, ScheduledActivity, SentEvent, schedule_child
+from holdfast.core.run import (
+    CancelledChild,
+    ExecutionId,
+    ParentInfo,
+    ScheduledActivity,
+    SentEvent,
+    TurnOutput,
+    schedule_child,
+)
 from holdfast.errors import CycleLimitExceeded, ExpressionError
-from holdfast.flows.compiled_flow import CompiledNode
+from holdfast.flows.compiled_flow import CompiledFlow, CompiledNode
 from holdfast.flows.expressions.expression import Expression
-from holdfast.flows.expressions.templates import INDEX, ITEM, ItemVariables, bounded, evaluate, joined
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from holdfast.flows.run import FlowRun
-
+from holdfast.flows.expressions.templates import INDEX, ITEM, InstanceValues, ItemVariables, bounded, evaluate, joined
+from holdfast.payloads.limits import PayloadLimit
 
 MILLISECONDS: Final = 1000
 MOST_ITEMS: Final = 100_000
@@ -44,7 +48,31 @@ _encode: Final = msgspec.json.Encoder().encode
 _decode: Final = msgspec.json.Decoder(list[Any]).decode
 
 
-def start_node(run: "FlowRun", compiled: CompiledNode) -> None:
+class NodeRun(Protocol):
+    """The run of a flow, as the actions of its nodes use it. `flows.run.FlowRun` implements it."""
+
+    flow: CompiledFlow
+    identity: ExecutionId
+    seed: int
+    depth: int
+    now_ms: int
+    limit: PayloadLimit
+    state: FlowState
+    scheduler: FlowScheduler
+    values: InstanceValues
+    output: TurnOutput
+    items: dict[str, list[Any]]
+
+    def data_of(self, payload: Payload) -> bytes | msgspec.Raw: ...
+    def do(self, command: ev.Command) -> None: ...
+    def finished(self, node: str, outcome: NodeOutcome) -> None: ...
+    def failed(self, node: str, error: BaseException) -> None: ...
+    def queue_cycle(self, node: str) -> None: ...
+    def restart(self, target: str) -> None: ...
+    def interrupt(self, reason: str, *, descendants: bool) -> None: ...
+
+
+def start_node(run: NodeRun, compiled: CompiledNode) -> None:
     """Perform the action of a node that has started. An error that it raises fails the node."""
     node = compiled.node.id
     action = compiled.node.action
@@ -72,7 +100,7 @@ def start_node(run: "FlowRun", compiled: CompiledNode) -> None:
             raise ExpressionError(f"{node!r} is a trigger, and nothing leads to it")
 
 
-def next_items(run: "FlowRun", place: NodePlace) -> bool:
+def next_items(run: NodeRun, place: NodePlace) -> bool:
     """Start the next item of a fan-out after the result of one. Whether the node is complete."""
     fan_out = run.state.fan_outs[place.node]
     if fan_out.begun < fan_out.count:
@@ -80,7 +108,7 @@ def next_items(run: "FlowRun", place: NodePlace) -> bool:
     return _completes(run, place.node, fan_out)
 
 
-def restart_cycle(run: "FlowRun", node: str, waiting: list[str], record_progress: "Callable[[], None]") -> None:
+def restart_cycle(run: NodeRun, node: str, waiting: list[str], record_progress: Callable[[], None]) -> None:
     """Start the next round of a cycle whose nodes are all inactive, or fail it at its limit (K8)."""
     action = cast("CycleAction", run.flow.nodes[node].node.action)
     rounds = run.state.rounds.get(node, 0)
@@ -96,7 +124,7 @@ def restart_cycle(run: "FlowRun", node: str, waiting: list[str], record_progress
     run.restart(action.target)
 
 
-def stop_node(run: "FlowRun", node: str) -> None:
+def stop_node(run: NodeRun, node: str) -> None:
     """Cancel the open activities, timer, wait and attached children of a node."""
     state = run.state
     for number in [number for number, place in state.activities.items() if place.node == node]:
@@ -111,19 +139,19 @@ def stop_node(run: "FlowRun", node: str) -> None:
             stop_child(run, number, NOT_WAITED_FOR)
 
 
-def stop_child(run: "FlowRun", number: int, reason: str, *, descendants: bool = False) -> None:
+def stop_child(run: NodeRun, number: int, reason: str, *, descendants: bool = False) -> None:
     """Ask a child to end, without waiting for that."""
     run.output.ensure_effects().children_asked.append(CancelledChild(number, reason, descendants))
     run.do(ev.ChildCancelRequested(child=number, reason=reason))
 
 
-def end_timer(run: "FlowRun", timer: int) -> None:
+def end_timer(run: NodeRun, timer: int) -> None:
     """Cancel a timer."""
     run.output.ensure_effects().cancel_timer(timer)
     run.do(ev.TimerCancelled(timer=timer))
 
 
-def end_wait(run: "FlowRun", wait: int) -> None:
+def end_wait(run: NodeRun, wait: int) -> None:
     """End the wait for an event."""
     run.output.ensure_effects().waits_changed = True
     run.do(ev.EventWaitEnded(wait=wait))
@@ -132,7 +160,7 @@ def end_wait(run: "FlowRun", wait: int) -> None:
 # ---------------------------------------------------------------- kinds of nodes
 
 
-def _call(run: "FlowRun", compiled: CompiledNode, place: NodePlace, own: ItemVariables) -> None:
+def _call(run: NodeRun, compiled: CompiledNode, place: NodePlace, own: ItemVariables) -> None:
     activity = compiled.activity
     if activity is None:
         raise ExpressionError(f"{place.node!r} runs no activity")
@@ -145,7 +173,7 @@ def _call(run: "FlowRun", compiled: CompiledNode, place: NodePlace, own: ItemVar
     run.state.scheduled(number, place)
 
 
-def _start_child(run: "FlowRun", compiled: CompiledNode, place: NodePlace, own: ItemVariables) -> None:
+def _start_child(run: NodeRun, compiled: CompiledNode, place: NodePlace, own: ItemVariables) -> None:
     action = cast("ChildAction", compiled.node.action)
     encoded = _arguments(run, compiled, own)
     chosen = "" if compiled.target is None else _id(run, compiled.target, own)
@@ -177,7 +205,7 @@ def _start_child(run: "FlowRun", compiled: CompiledNode, place: NodePlace, own: 
         run.finished(place.node, COMPLETED)
 
 
-def _fan_out(run: "FlowRun", compiled: CompiledNode) -> None:
+def _fan_out(run: NodeRun, compiled: CompiledNode) -> None:
     node = compiled.node.id
     items = run.items[node] = _evaluated_items(run, compiled)
     count = len(items)
@@ -192,7 +220,7 @@ def _fan_out(run: "FlowRun", compiled: CompiledNode) -> None:
     _finish_if_complete(run, compiled)
 
 
-def _finish_if_complete(run: "FlowRun", compiled: CompiledNode) -> None:
+def _finish_if_complete(run: NodeRun, compiled: CompiledNode) -> None:
     """Complete a fan-out at once if its list is empty, or its items are detached children."""
     node = compiled.node.id
     fan_out = run.state.fan_outs[node]
@@ -202,7 +230,7 @@ def _finish_if_complete(run: "FlowRun", compiled: CompiledNode) -> None:
         run.finished(node, COMPLETED)
 
 
-def _completes(run: "FlowRun", node: str, fan_out: FanOut) -> bool:
+def _completes(run: NodeRun, node: str, fan_out: FanOut) -> bool:
     """Whether a fan-out has all results. They become the output of its node, in the order of the items."""
     if len(fan_out.results) < fan_out.count:
         return False
@@ -212,7 +240,7 @@ def _completes(run: "FlowRun", node: str, fan_out: FanOut) -> bool:
     return True
 
 
-def _start_item(run: "FlowRun", compiled: CompiledNode, item: int) -> None:
+def _start_item(run: NodeRun, compiled: CompiledNode, item: int) -> None:
     own = {ITEM: _items(run, compiled.node.id)[item], INDEX: item}
     place = NodePlace(compiled.node.id, item)
     if compiled.activity is not None:
@@ -221,7 +249,7 @@ def _start_item(run: "FlowRun", compiled: CompiledNode, item: int) -> None:
         _start_child(run, compiled, place, own)
 
 
-def _items(run: "FlowRun", node: str) -> list[Any]:
+def _items(run: NodeRun, node: str) -> list[Any]:
     """The list of a running fan-out: the evaluated one, also after the run was read from its history."""
     known = run.items.get(node)
     if known is None:
@@ -230,7 +258,7 @@ def _items(run: "FlowRun", node: str) -> list[Any]:
     return known
 
 
-def _evaluated_items(run: "FlowRun", compiled: CompiledNode) -> list[Any]:
+def _evaluated_items(run: NodeRun, compiled: CompiledNode) -> list[Any]:
     value: object = None if compiled.items is None else evaluate(compiled.items, run.values)
     if not is_list(value):
         raise ExpressionError(f"each: a list is needed, not {type(value).__name__}")
@@ -239,7 +267,7 @@ def _evaluated_items(run: "FlowRun", compiled: CompiledNode) -> list[Any]:
     return value
 
 
-def _wait(run: "FlowRun", compiled: CompiledNode, action: WaitAction) -> None:
+def _wait(run: NodeRun, compiled: CompiledNode, action: WaitAction) -> None:
     node = compiled.node.id
     span_ms = None if compiled.span is None else _milliseconds(run, compiled.span)
     run.scheduler.pause(node)
@@ -250,7 +278,7 @@ def _wait(run: "FlowRun", compiled: CompiledNode, action: WaitAction) -> None:
         _start_timer(run, node, span_ms)
 
 
-def _raise(run: "FlowRun", compiled: CompiledNode, action: RaiseAction) -> None:
+def _raise(run: NodeRun, compiled: CompiledNode, action: RaiseAction) -> None:
     node = compiled.node.id
     target = _id(run, compiled.target, None)
     data = (
@@ -263,7 +291,7 @@ def _raise(run: "FlowRun", compiled: CompiledNode, action: RaiseAction) -> None:
     run.finished(node, COMPLETED)
 
 
-def _interrupt(run: "FlowRun", compiled: CompiledNode, action: InterruptAction) -> None:
+def _interrupt(run: NodeRun, compiled: CompiledNode, action: InterruptAction) -> None:
     node = compiled.node.id
     reason = checked_reason(action.reason) or INTERRUPTED
     if compiled.target is None:
@@ -279,12 +307,12 @@ def _interrupt(run: "FlowRun", compiled: CompiledNode, action: InterruptAction) 
 # ---------------------------------------------------------------- parts of actions
 
 
-def _complete(run: "FlowRun", node: str, output: bytes) -> None:
+def _complete(run: NodeRun, node: str, output: bytes) -> None:
     run.items.pop(node, None)
     run.do(ev.NodeCompleted(node=node, output=Payload(msgspec.Raw(output))))
 
 
-def _arguments(run: "FlowRun", compiled: CompiledNode, own: ItemVariables) -> bytes:
+def _arguments(run: NodeRun, compiled: CompiledNode, own: ItemVariables) -> bytes:
     """The encoded arguments of a call: a mapping by name, a list by position; any other value is the only argument."""
     if compiled.input is None:
         return NO_ARGUMENTS if own is None else bounded(b"[%b]" % _encode(own[ITEM]), "the input", run.limit)
@@ -293,11 +321,11 @@ def _arguments(run: "FlowRun", compiled: CompiledNode, own: ItemVariables) -> by
     return bounded(encoded if compiled.has_arguments else b"[%b]" % encoded, "the input", run.limit)
 
 
-def _id(run: "FlowRun", expression: Expression | None, own: ItemVariables) -> str:
+def _id(run: NodeRun, expression: Expression | None, own: ItemVariables) -> str:
     return checked_name(None if expression is None else evaluate(expression, run.values, own), "an instance")
 
 
-def _milliseconds(run: "FlowRun", span: int | Expression | None) -> int:
+def _milliseconds(run: NodeRun, span: int | Expression | None) -> int:
     if not isinstance(span, Expression):
         return span or 0
     value = evaluate(span, run.values)
@@ -306,7 +334,7 @@ def _milliseconds(run: "FlowRun", span: int | Expression | None) -> int:
     return round(value * MILLISECONDS)
 
 
-def _start_timer(run: "FlowRun", node: str, span_ms: int) -> None:
+def _start_timer(run: NodeRun, node: str, span_ms: int) -> None:
     number = run.state.next_timer
     due_at_ms = run.now_ms + span_ms
     run.output.ensure_effects().timers_started[number] = due_at_ms

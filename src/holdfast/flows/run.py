@@ -130,12 +130,12 @@ class FlowRun:
         "version",
     )
 
-    mailbox: Final = None
-    drops_events: Final = False
-    is_ending: Final = False
-    is_end_deferred: Final = False
-    is_tainted: Final = False
-    needs_turn: Final = False
+    mailbox: None = None
+    drops_events: bool = False
+    is_ending: bool = False
+    is_end_deferred: bool = False
+    is_tainted: bool = False
+    needs_turn: bool = False
 
     def __init__(
         self,
@@ -288,7 +288,7 @@ class FlowRun:
     def finished(self, node: str, outcome: NodeOutcome) -> None:
         """Finish a node. Its successors start; an uncaught failure may cancel the remaining nodes (K4)."""
         policy = self.flow.definition.policy
-        settled = self.scheduler.finish(node, outcome, judge=self, policy=policy, waiting=self._starting)
+        settled = self.scheduler.finish(node, outcome, conditions=self, policy=policy, waiting=self._starting)
         self._starting.extend(settled.started)
         if settled.cancelled:
             self._stop(settled.cancelled)
@@ -305,7 +305,7 @@ class FlowRun:
 
     def restart(self, target: str) -> None:
         """Start a node and all its successors once more (K8)."""
-        self._starting.extend(self.scheduler.restart(target, judge=self).started)
+        self._starting.extend(self.scheduler.restart(target, conditions=self).started)
 
     def interrupt(self, reason: str, *, descendants: bool) -> None:
         """End this instance with its open nodes, and with `descendants` also its children."""

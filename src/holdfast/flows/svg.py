@@ -1,10 +1,8 @@
-"""A flow as a picture: SVG that is readable on light and on dark, with the digits of an instance if there is one.
+"""A flow as SVG, readable in light and dark mode, with the digits of an instance if they are given.
 
-Where the activities of a flow stand in a drawing: in layers, with few crossings, near those they come after.
-
-The layer of an activity is the longest way to it. An edge that passes layers has a point in each of them. The order in
-a layer is that of the mean place of the neighbours, gone through down and up; then everything moves as close to its
-neighbours as the distance to the next one allows.
+Nodes are drawn in layers. The layer of a node is the length of the longest path to it. An edge that crosses layers has
+a point in each of them. The order in a layer is that of the mean position of the neighbours, improved downwards and
+upwards; then each node moves as close to its neighbours as the distances allow.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,15 +16,15 @@ from holdfast.core.flow.graph import Join
 from holdfast.flows.labels import detail_of, edge_label, kind_of, safe, shorten, state_of
 
 ROUNDS: Final = 6
-"""How often the order and the places are improved. More do not change a drawing any more."""
+"""How often the order and the positions are improved. More rounds do not change a drawing."""
 MOST_POINTS: Final = 5_000
-"""Points of edges that pass layers. A flow with more of them has its long edges drawn straight."""
+"""Points of edges that cross layers. With more of them, long edges are drawn straight."""
 POINT_SPACE: Final = 28.0
-"""How far an edge that passes a layer keeps from its neighbours."""
+"""The distance of an edge that crosses a layer from its neighbours."""
 
 
 class Layout(NamedTuple):
-    """The layer and the middle of each node, and the points that each edge passes on its way."""
+    """The layer and the middle of each node, and the points of each edge."""
 
     layers: Mapping[str, int]
     middles: Mapping[str, float]
@@ -35,7 +33,7 @@ class Layout(NamedTuple):
 
 
 def lay_out(sources: Mapping[str, Sequence[str]], space: float) -> Layout:
-    """Lay out a graph without circles: for each node, those that it comes after. `space` is what a node needs."""
+    """Lay out an acyclic graph. `sources` has the sources of each node, `space` is the width of a node."""
     layers = _layers(sources)
     rows, neighbours_above, points = _rows(sources, layers)
     neighbours_below: dict[str, list[str]] = {}
@@ -57,7 +55,7 @@ def lay_out(sources: Mapping[str, Sequence[str]], space: float) -> Layout:
 
 
 def _layers(sources: Mapping[str, Sequence[str]]) -> dict[str, int]:
-    """The longest way to each node."""
+    """The length of the longest path to each node."""
     targets: dict[str, list[str]] = {name: [] for name in sources}
     waits_for = {name: len(set(above)) for name, above in sources.items()}
     for name, above in sources.items():
@@ -65,7 +63,7 @@ def _layers(sources: Mapping[str, Sequence[str]]) -> dict[str, int]:
             targets[source].append(name)
     layers = dict.fromkeys(sources, 0)
     ready = [name for name, count in waits_for.items() if not count]
-    for name in ready:  # it grows while it is gone through
+    for name in ready:  # the list grows in the loop
         for target in targets[name]:
             layers[target] = max(layers[target], layers[name] + 1)
             waits_for[target] -= 1
@@ -86,7 +84,7 @@ def _points_of(source: str, target: str, layers: Mapping[str, int], points: froz
 def _rows(
     sources: Mapping[str, Sequence[str]], layers: Mapping[str, int]
 ) -> tuple[list[list[str]], dict[str, list[str]], frozenset[str]]:
-    """The rows of nodes and points, what each has above it, and which of them are points."""
+    """The rows of nodes and points, the neighbours of each in the row above, and the points."""
     rows: list[list[str]] = [[] for _ in range(max(layers.values(), default=0) + 1)]
     above: dict[str, list[str]] = {}
     points: set[str] = set()
@@ -107,7 +105,7 @@ def _rows(
 
 
 def _reorder(rows: Iterable[list[str]], neighbours: Mapping[str, list[str]]) -> None:
-    """Put each row into the order of the mean place of the neighbours in the row before."""
+    """Sort each row by the mean position of the neighbours in the row before."""
     places: dict[str, float] = {}
     for row in rows:
         before = {name: float(place) for place, name in enumerate(row)}
@@ -131,7 +129,7 @@ def _middles(
     space: float,
     points: frozenset[str],
 ) -> dict[str, float]:
-    """The middle of everything, as near to its neighbours as the distances allow."""
+    """The middle of each node and point, as close to its neighbours as the distances allow."""
     middles: dict[str, float] = {}
     for row in rows:
         for place, name in enumerate(row):
@@ -147,12 +145,12 @@ def _middles(
 
 
 def _gap(first: str, second: str, space: float, points: frozenset[str]) -> float:
-    """How far two neighbours keep from each other; the points of edges need less than nodes."""
+    """The least distance of two neighbours; points of edges need less than nodes."""
     return sum(POINT_SPACE / 2 if name in points else space / 2 for name in (first, second))
 
 
 def _spread(wanted: list[float], gaps: list[float]) -> list[float]:
-    """The places nearest to the wanted ones that keep the gaps: blocks that would overlap share their mean."""
+    """The positions nearest to the wanted ones that keep the gaps: blocks that would overlap share their mean."""
     offsets = [0.0]
     for gap in gaps:
         offsets.append(offsets[-1] + gap)
@@ -178,7 +176,7 @@ ID_COLUMNS: Final = 21
 DETAIL_COLUMNS: Final = 28
 LABEL_COLUMNS: Final = 32
 BACK: Final = 26
-"""How far beside the boxes the way back of a cycle runs."""
+"""The distance of the edge of a cycle from the boxes."""
 
 LIGHT: Final = {
     "ground": "#ffffff", "text": "#1c2430", "faint": "#5b6675", "line": "#7b8794", "box": "#f4f6f9", "edge": "#c3cbd5",
@@ -193,7 +191,7 @@ DARK: Final = {
 BORDERS: Final = {
     "trigger": "d6", "run": "edge", "flow": "d8", "wait": "d5", "cycle": "back", "interrupt": "error", "raise": "d4",
 }  # fmt: skip
-"""The colour of the border of each kind of activity, where no instance says otherwise."""
+"""The colour of the border of each kind of node, without the digits of an instance."""
 FONT: Final = "system-ui,-apple-system,Segoe UI,Helvetica,Arial,sans-serif"
 MONOSPACE: Final = 'font-family="ui-monospace,monospace"'
 TEXTS: Final = {
@@ -206,7 +204,7 @@ TEXTS: Final = {
     "halo": ("ground", 'font-size="11" stroke-width="4" stroke-linejoin="round" aria-hidden="true"'),
     "digit": ("ground", f'font-size="12" font-weight="700" {MONOSPACE}'),
 }
-"""The colour and the attributes of each kind of text."""
+"""The colour and the attributes of each kind of label."""
 EDGES: Final = {
     "plain": ("line", ""), "error": ("error", ' stroke-dasharray="5 4"'), "back": ("back", ' stroke-dasharray="2 4"'),
 }  # fmt: skip
@@ -216,7 +214,7 @@ def _colours(fill: str = "", stroke: str = "", more: str = "") -> str:
     """The attributes that paint an element.
 
     Every program that draws SVG reads the colours in the attributes. A browser prefers the rules of `_style` for the
-    classes, whose variables follow the dark or light mode of its reader.
+    classes, whose variables follow its dark or light mode.
     """
     classes = [more, f"f-{fill}" if fill else "", f"s-{stroke}" if stroke else ""]
     painted = [
@@ -239,15 +237,15 @@ def _style() -> str:
 
 
 class Drawing(NamedTuple):
-    """What is drawn: the flow, where its activities stand, and what an instance says about them."""
+    """A flow with its layout, and the digits and children of an instance."""
 
     definition: FlowDefinition
     layout: Layout
     tops: Sequence[int]
     shift: float
-    """How far everything stands to the right of where the layout has it."""
+    """Added to each horizontal position of the layout."""
     sides: Mapping[str, float]
-    """Where the way back of each cycle runs."""
+    """The horizontal position of the edge of each cycle."""
     width: int
     digits: Mapping[str, str]
     children: Mapping[str, Sequence[str]]
@@ -264,7 +262,7 @@ def draw_svg(
     """The flow as SVG.
 
     `digits` has the digit of each activity of an instance, `children` the composite keys of the flows that an
-    activity started, and `key` the text of the whole key.
+    activity started, and `key` the whole key.
     """
     nodes = {node.id: node for node in definition.nodes}
     sources = {node.id: [edge.source for edge in node.after] for node in nodes.values()}
@@ -274,7 +272,7 @@ def draw_svg(
     shift = MARGIN - min([(SPACE - BOX_WIDTH) / 2, *sides.values()])
     width = round(max([rightmost, *sides.values()]) + shift + MARGIN)
     tops = _tops(nodes, layout)
-    picture = Drawing(definition, layout, tops, shift, sides, width, digits or {}, children or {}, key)
+    drawing = Drawing(definition, layout, tops, shift, sides, width, digits or {}, children or {}, key)
     height = tops[-1] + BOX_HEIGHT + MARGIN
     name = escape(safe(definition.name))
     size = f'viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
@@ -284,18 +282,18 @@ def draw_svg(
         f"<style>{_style()}</style>",
         *_markers(),
         f'<rect {_colours("ground")} width="{width}" height="{height}" rx="8"/>',
-        *_heading(picture),
-        *(line for node in definition.nodes for edge in node.after for line in _edge(picture, node.id, edge)),
-        *(line for node in definition.nodes for line in _way_back(picture, node)),
-        *(line for node in definition.nodes for line in _box(picture, node)),
-        *(line for node in definition.nodes for line in _labels(picture, node)),
+        *_heading(drawing),
+        *(line for node in definition.nodes for edge in node.after for line in _edge(drawing, node.id, edge)),
+        *(line for node in definition.nodes for line in _way_back(drawing, node)),
+        *(line for node in definition.nodes for line in _box(drawing, node)),
+        *(line for node in definition.nodes for line in _labels(drawing, node)),
         "</svg>",
     ]
     return "\n".join(parts) + "\n"
 
 
 def _tops(nodes: Mapping[str, Node], layout: Layout) -> list[int]:
-    """The top of each layer; where several labels stand above one box, there is more room."""
+    """The top of each layer. Several labels above one box need more room."""
     most: dict[int, int] = {}
     for node in nodes.values():
         labels = sum(bool(edge_label(edge)) for edge in node.after)
@@ -308,7 +306,7 @@ def _tops(nodes: Mapping[str, Node], layout: Layout) -> list[int]:
 
 
 def _sides(nodes: Mapping[str, Node], layout: Layout) -> dict[str, float]:
-    """Beside which boxes the way back of each cycle runs: on the left, if it is the leftmost of its row."""
+    """The side on which the edge of each cycle runs: the left one if both ends are the leftmost of their rows."""
     sides: dict[str, float] = {}
     for node in nodes.values():
         if not isinstance(node.action, CycleAction) or node.action.target not in nodes:
@@ -335,33 +333,33 @@ def _markers() -> Iterator[str]:
     yield "</defs>"
 
 
-def _heading(picture: Drawing) -> Iterator[str]:
-    definition = picture.definition
+def _heading(drawing: Drawing) -> Iterator[str]:
+    definition = drawing.definition
     version = f" {definition.version}" if definition.version else ""
-    columns = (picture.width - 2 * MARGIN) // 8
+    columns = (drawing.width - 2 * MARGIN) // 8
     title = shorten(f"{definition.name}{version}", columns)
     yield _text("title", MARGIN, MARGIN + 8, title, anchor="start")
-    if picture.key:
-        key = shorten(picture.key, (picture.width - 2 * MARGIN) // 7)
+    if drawing.key:
+        key = shorten(drawing.key, (drawing.width - 2 * MARGIN) // 7)
         yield _text("key", MARGIN, MARGIN + 24, key, anchor="start")
 
 
-def _place(picture: Drawing, node: str) -> tuple[float, int]:
+def _place(drawing: Drawing, node: str) -> tuple[float, int]:
     """The middle of a box and its top."""
-    return picture.layout.middles[node] + picture.shift, picture.tops[picture.layout.layers[node]]
+    return drawing.layout.middles[node] + drawing.shift, drawing.tops[drawing.layout.layers[node]]
 
 
-def _box(picture: Drawing, node: Node) -> Iterator[str]:
-    middle, top = _place(picture, node.id)
+def _box(drawing: Drawing, node: Node) -> Iterator[str]:
+    middle, top = _place(drawing, node.id)
     left = middle - BOX_WIDTH / 2
-    digit = picture.digits.get(node.id, "")
+    digit = drawing.digits.get(node.id, "")
     state = state_of(digit)
     detail = detail_of(node.action)
-    composite = " ".join(f"1{child}2" for child in picture.children.get(node.id, ()))
-    said = ", ".join(part for part in (f"{node.id}: {detail}", state and f"{digit} {state}", composite) if part)
+    composite = " ".join(f"1{child}2" for child in drawing.children.get(node.id, ()))
+    title = ", ".join(part for part in (f"{node.id}: {detail}", state and f"{digit} {state}", composite) if part)
     kind = kind_of(node.action)
     corner = BOX_HEIGHT / 2 if kind == "trigger" else 7
-    yield f'<g class="{kind}{f" d{digit}" if state else ""}"><title>{escape(safe(said))}</title>'
+    yield f'<g class="{kind}{f" d{digit}" if state else ""}"><title>{escape(safe(title))}</title>'
     border = f"d{digit}" if state else BORDERS[kind]
     dashes = ' stroke-dasharray="3 3"' if digit == str(Digit.SKIPPED.value) else ""
     size = f'width="{BOX_WIDTH}" height="{BOX_HEIGHT}" rx="{corner:g}" stroke-width="{2.5 if state else 1.5}"{dashes}'
@@ -380,7 +378,7 @@ def _box(picture: Drawing, node: Node) -> Iterator[str]:
 
 
 def _below(detail: str, state: str, composite: str) -> str:
-    """The second line of a box: what has become of it, if that is known, and what it does otherwise."""
+    """The second line of a box: its state if that is known, and what it does."""
     if composite:
         return f"{state} {composite}".strip()
     return f"{state} \u00b7 {detail}" if state else detail
@@ -392,16 +390,16 @@ def _text(kind: str, x: float, y: float, text: str, *, anchor: str = "middle") -
     return f'<text {painted} {attributes} x="{x:.1f}" y="{y:g}" text-anchor="{anchor}">{escape(text)}</text>'
 
 
-def _edge(picture: Drawing, target: str, edge: After) -> Iterator[str]:
-    """An edge as a curve from box to box, through the points it passes."""
-    layout, shift = picture.layout, picture.shift
-    from_x, from_top = _place(picture, edge.source)
-    to_x, to_top = _place(picture, target)
+def _edge(drawing: Drawing, target: str, edge: After) -> Iterator[str]:
+    """An edge as a curve from box to box, through its points."""
+    layout, shift = drawing.layout, drawing.shift
+    from_x, from_top = _place(drawing, edge.source)
+    to_x, to_top = _place(drawing, target)
     x, y = from_x, float(from_top + BOX_HEIGHT)
     curve = [f"M{x:.1f} {y:g}"]
     first = layout.layers[edge.source] + 1
     for number, point in enumerate(layout.ways.get((edge.source, target), ())):
-        top = picture.tops[first + number]
+        top = drawing.tops[first + number]
         curve += [_bend(x, y, point + shift, top), f"V{top + BOX_HEIGHT}"]
         x, y = point + shift, float(top + BOX_HEIGHT)
     curve.append(_bend(x, y, to_x, to_top - 2))
@@ -421,13 +419,13 @@ def _bend(x: float, y: float, to_x: float, to_y: float) -> str:
     return f"C{x:.1f} {y + half:g} {to_x:.1f} {to_y - half:g} {to_x:.1f} {to_y:g}"
 
 
-def _way_back(picture: Drawing, node: Node) -> Iterator[str]:
-    """A cycle: from the side of its box back up to the side of what it runs again."""
-    if not isinstance(node.action, CycleAction) or node.id not in picture.sides:
+def _way_back(drawing: Drawing, node: Node) -> Iterator[str]:
+    """The edge of a cycle, from the side of its box up to the side of its target."""
+    if not isinstance(node.action, CycleAction) or node.id not in drawing.sides:
         return
-    side = picture.sides[node.id] + picture.shift
-    from_x, from_top = _place(picture, node.id)
-    to_x, to_top = _place(picture, node.action.target)
+    side = drawing.sides[node.id] + drawing.shift
+    from_x, from_top = _place(drawing, node.id)
+    to_x, to_top = _place(drawing, node.action.target)
     out = 1 if side > from_x else -1
     start, end, turn = from_x + out * BOX_WIDTH / 2, to_x + out * (BOX_WIDTH / 2 + 2), side - out * 8
     from_y, to_y = from_top + BOX_HEIGHT / 2, to_top + BOX_HEIGHT / 2
@@ -438,9 +436,9 @@ def _way_back(picture: Drawing, node: Node) -> Iterator[str]:
     )
 
 
-def _labels(picture: Drawing, node: Node) -> Iterator[str]:
-    """What the edges into a box say, above it, and how they are joined."""
-    middle, top = _place(picture, node.id)
+def _labels(drawing: Drawing, node: Node) -> Iterator[str]:
+    """The labels of the edges into a box, and its join, above the box."""
+    middle, top = _place(drawing, node.id)
     lines = [(edge_label(edge), edge.catch is not None) for edge in node.after if edge_label(edge)]
     if node.join is Join.ANY:
         lines.insert(0, ("any of them", False))
@@ -449,5 +447,5 @@ def _labels(picture: Drawing, node: Node) -> Iterator[str]:
     for number, (label, is_error) in enumerate(lines):
         kind = "label error" if is_error else "label"
         shown = shorten(label, LABEL_COLUMNS)
-        yield _text("halo", middle, top - 11 - LINE * number, shown)  # keeps the label apart from the edges below it
+        yield _text("halo", middle, top - 11 - LINE * number, shown)  # separates the label from the edges below it
         yield _text(kind, middle, top - 11 - LINE * number, shown)

@@ -1,6 +1,6 @@
-"""A flow is a workflow: it is registered, started, run and awaited like one written as code.
+"""A flow as a workflow: it is registered, started, run and awaited like a workflow in code.
 
-The input of a flow: one JSON object by the names of its fields, as the arguments of a function are stored.
+The input of a flow is one JSON object by the names of its fields, stored as the arguments of a function are.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,15 +25,15 @@ _JSON_TYPES: Final[Mapping[str, tuple[type, ...]]] = {
     "array": (list,),
     "object": (dict,),
 }
-"""What a declared type takes. A boolean is no number, though Python thinks so."""
+"""The Python types of each declared type. A boolean is not a number, although `bool` is a subclass of `int`."""
 
 
 def read_input(definition: FlowDefinition, data: bytes) -> Any:
-    """The input that was stored for a flow, checked. An array is that of a caller who knew the flow only by name."""
+    """The stored input of a flow, checked. An array comes from a caller that knows the flow only by its name."""
     try:
         given: Any = msgspec.json.decode(data)
     except msgspec.DecodeError as error:
-        raise ArgumentError(f"the input of flow {definition.name!r} is no JSON: {error}") from error
+        raise ArgumentError(f"the input of flow {definition.name!r} is not valid JSON: {error}") from error
     if is_list(given):
         if len(given) > 1:
             raise ArgumentError(f"flow {definition.name!r} takes one input, not {len(given)}")
@@ -45,23 +45,24 @@ def _checked(definition: FlowDefinition, given: Any) -> Any:
     fields = definition.input
     if not fields:
         return given
-    said = f"flow {definition.name!r} takes {{{', '.join(f'{name}: {kind}' for name, kind in fields.items())}}}"
+    takes = f"flow {definition.name!r} takes {{{', '.join(f'{name}: {kind}' for name, kind in fields.items())}}}"
     if not is_map(given):
-        raise ArgumentError(f"{said}, not {type(given).__name__}")
+        raise ArgumentError(f"{takes}, not {type(given).__name__}")
     if missing := [name for name in fields if name not in given]:
-        raise ArgumentError(f"{said}; {', '.join(missing)} is missing")
+        raise ArgumentError(f"{takes}; {', '.join(missing)} is missing")
     if unknown := [name for name in given if name not in fields]:
-        raise ArgumentError(f"{said}; it has no {', '.join(unknown)}")
+        raise ArgumentError(f"{takes}; it has no {', '.join(unknown)}")
     for name, kind in fields.items():
-        expected, value = _JSON_TYPES.get(kind), given[name]
+        expected = _JSON_TYPES.get(kind)
+        value = given[name]
         is_flag = isinstance(value, bool) and kind in ("integer", "number")
         if expected is not None and (not isinstance(value, expected) or is_flag):
-            raise ArgumentError(f"{said}; {name} is {value!r}"[:400])
+            raise ArgumentError(f"{takes}; {name} is {value!r}"[:400])
     return given
 
 
 class FlowSignature(Signature):
-    """What a flow takes and gives: JSON, with the fields that it declares."""
+    """The input of a flow, with the fields that it declares, and its output, as JSON."""
 
     __slots__ = ("_definition",)
 
@@ -71,7 +72,7 @@ class FlowSignature(Signature):
         self.yields = False
 
     def encode_arguments(self, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None = None) -> bytes:
-        """One input, as a map, a dataclass or the like; or its fields by name."""
+        """The payload of one input, such as a mapping or a dataclass, or of its fields by name."""
         if len(args) > 1 or (args and kwargs):
             raise ArgumentError(f"flow {self.name!r} takes one input, such as {{'name': value}}, or its fields by name")
         data = encode(args[0] if args else dict(kwargs or {}), what=f"the input of flow {self.name!r}")
@@ -85,7 +86,7 @@ class FlowSignature(Signature):
         return (read_input(self._definition, data),), {}
 
     def normalise(self, data: bytes) -> bytes:
-        """The payload that this library itself would have written: for JSON that was written by hand."""
+        """The payload that this library writes for the same input: for JSON that was written by hand."""
         return self.encode_arguments((read_input(self._definition, data),))
 
     def encode_result(self, value: Any) -> bytes:
@@ -102,7 +103,7 @@ async def _no_code() -> None:
 
 
 class FlowWorkflow(Workflow[..., Any]):
-    """A workflow whose decisions come from a graph."""
+    """A workflow that is a graph."""
 
     is_flow = True
 
@@ -111,12 +112,12 @@ class FlowWorkflow(Workflow[..., Any]):
 
     @property
     def definition(self) -> FlowDefinition:
-        """What the flow says, checked."""
+        """The definition, checked."""
         raise NotImplementedError
 
     @cached_property
     def hash(self) -> str:
-        """The name of exactly this flow: whatever is changed in it, the hash is another."""
+        """The hash of the definition: any change of the flow changes it."""
         return definition_hash(self.definition)
 
     @property
@@ -133,9 +134,9 @@ class FlowWorkflow(Workflow[..., Any]):
         return self.hash
 
     def check_against(self, activity: Callable[[str], Any]) -> None:
-        """Whether all its activities are registered where it is to run, and take what they are given.
+        """Check that all its activities are registered and accept the arguments that the flow gives.
 
-        Everything that is wrong is told at once.
+        One `UsageError` has all problems.
         """
         problems: list[str] = []
         for node in self.definition.nodes:
@@ -146,10 +147,10 @@ class FlowWorkflow(Workflow[..., Any]):
                     problems.append(f"{node.id}: {error}")
                 else:
                     if found.yields:
-                        problems.append(f"{node.id}: {found.name} yields values, which only workflow code can take")
+                        problems.append(f"{node.id}: {found.name} yields values, which only workflow code can receive")
                     place = f"{node.id} (line {node.line})" if node.line else node.id
-                    several = argument_mismatches(node.action.activity, signature(found.fn), node.action.input)
-                    problems += [f"{place}: {misfit.message}" for misfit in several]
+                    mismatches = argument_mismatches(node.action.activity, signature(found.fn), node.action.input)
+                    problems += [f"{place}: {mismatch.message}" for mismatch in mismatches]
         if problems:
             raise UsageError(f"flow {self.name!r} cannot run here: {'; '.join(problems)}")
 

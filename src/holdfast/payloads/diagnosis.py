@@ -1,12 +1,11 @@
-"""Finds where and why a value does not fit its annotated type. It runs only when something is in doubt.
+"""Finds where and why a value does not fit its annotated type. It runs only when encoding is in doubt.
 
 The walk follows the value and the type side by side. It is bounded: a value nested deeper than `MAX_DEPTH`,
-which every cyclic one is, ends it. Messages name the path, the type expected, the type found and what to
-do; they never contain values, which may be secrets.
+which every cyclic one is, ends it. Messages name the path, the expected type, the found type and the remedy;
+they never contain values, which may be secrets.
 
-What counts as fitting is what a reader of the annotation would say: a tuple may stand for a list and the
-other way round, a frozenset for a set, an integer for a float that can hold it exactly. It arrives as the
-annotated type.
+A value fits if a reader of the annotation would accept it: a tuple for a list and the other way round, a
+frozenset for a set, an integer for a float that can hold it exactly. It is decoded as the annotated type.
 """
 
 import datetime as dt
@@ -15,7 +14,6 @@ import math
 import re
 import uuid
 from collections.abc import Callable, Iterable, Sequence
-from collections.abc import Set as AbstractSet
 from typing import Any, Final, NamedTuple, TypeAlias, TypeGuard
 
 import msgspec
@@ -29,11 +27,11 @@ _LONGEST_KEY_SHOWN: Final = 60
 _TOO_LARGE_INTEGER: Final = 10**MAX_INTEGER_DIGITS
 _NOTHING: Final = object()
 _PATH_AT_THE_END: Final = re.compile(r"(?<= - at `)\$(?=[^`]*`$)|(?<= - at `key` in `)\$(?=[^`]*`$)")
-_KINDS_THAT_ARE_NO_KEYS: Final = (bool, type(None), tuple, frozenset)
+_NO_KEYS: Final = (bool, type(None), tuple, frozenset)
 
 
 class Mismatch(NamedTuple):
-    """One misfit; `str()` is the sentence for the message."""
+    """A value that does not fit; `str()` is its message."""
 
     path: str
     expected: str
@@ -81,11 +79,11 @@ _Check = Callable[[Any, Any, ValuePath], Mismatch | None]
 _ADVICE_FIT: Final = "change the value or the annotation"
 _ADVICE_KEY: Final = "annotate the dict with its key type"
 _ADVICE_AWAIT: Final = "is an `await` missing?"
-_ADVICE_PLAIN: Final = "without an annotation only JSON types come back as they were: annotate it, or convert it"
+_ADVICE_PLAIN: Final = "without an annotation only JSON types are decoded unchanged: annotate it, or convert it"
 
 
 def find_problem(value: object, node: inspect.Type, place: ValuePath = ROOT) -> Mismatch | None:
-    """The first misfit of `value` to the type that `node` describes, or None."""
+    """The first mismatch of `value` and the type that `node` describes, or None."""
     if problem := find_endless(value, place):
         return problem
     if check := _CHECKS.get(type(node)):
@@ -94,7 +92,7 @@ def find_problem(value: object, node: inspect.Type, place: ValuePath = ROOT) -> 
 
 
 def find_endless(value: object, place: ValuePath) -> Mismatch | None:
-    """The misfit of a `value` that contains itself, or that is deeper than `MAX_DEPTH`."""
+    """The mismatch of a `value` that contains itself, or that is deeper than `MAX_DEPTH`."""
     if id(value) in place.around:
         name = name_of(value)
         return Mismatch(place.path, f"another {name}", f"{name} that contains itself", "break the cycle")
@@ -104,7 +102,7 @@ def find_endless(value: object, place: ValuePath) -> Mismatch | None:
 
 
 def reason_of(error: Exception, data: bytes | None = None, path: str = "$") -> str:
-    """What msgspec or user code raised about the value at `path`. The path that msgspec gives begins there."""
+    """The message of an error of msgspec or of user code for the value at `path`, where msgspec's own paths begin."""
     if data is not None and not data:
         return "it is empty; None is stored as null, and an absent value is not stored at all"
     if isinstance(error, RecursionError):
@@ -141,7 +139,7 @@ def describe(node: inspect.Type) -> str:
             return {"VarTuple": "tuple", "ByteArray": "bytearray", "UUID": "UUID"}.get(name, name.lower())
 
 
-def _misfit(value: object, node: inspect.Type, place: ValuePath, advice: str = _ADVICE_FIT) -> Mismatch:
+def _mismatch(value: object, node: inspect.Type, place: ValuePath, advice: str = _ADVICE_FIT) -> Mismatch:
     is_awaited = hasattr(type(value), "__await__")
     return Mismatch(place.path, describe(node), name_of(value), _ADVICE_AWAIT if is_awaited else advice)
 
@@ -154,10 +152,6 @@ def _is_sequence(value: object) -> TypeGuard[Sequence[Any]]:
     return isinstance(value, list | tuple)
 
 
-def _is_set(value: object) -> TypeGuard[AbstractSet[Any]]:
-    return isinstance(value, set | frozenset)
-
-
 def _check_any(value: Any, node: Any, place: ValuePath) -> Mismatch | None:
     kind: type[Any] = value.__class__
     if value is None or kind is bool:
@@ -168,16 +162,16 @@ def _check_any(value: Any, node: Any, place: ValuePath) -> Mismatch | None:
         return _check_plain_dict(value, node, place)
     if _is_sequence(value) and isinstance(value, list):
         return _check_items(value, _ANY, place)
-    if isinstance(value, str | int):  # an enum that is also a text or a number comes back as just that
+    if isinstance(value, str | int):  # an enum that is a string or a number is decoded as its base
         return None
-    return _misfit(value, node, place, _ADVICE_PLAIN)
+    return _mismatch(value, node, place, _ADVICE_PLAIN)
 
 
 def _check_plain_dict(value: dict[Any, Any], _node: Any, place: ValuePath) -> Mismatch | None:
     for key, item in value.items():
         inner = place.member(value, key)
         if not isinstance(key, str):
-            can_be_annotated = type(key) not in _KINDS_THAT_ARE_NO_KEYS
+            can_be_annotated = type(key) not in _NO_KEYS
             advice = f"{_ADVICE_KEY if can_be_annotated else 'use a list of pairs'}, or use str keys"
             return Mismatch(inner.path, "a key of type str", f"a key of type {name_of(key)}", advice)
         if problem := _check_str(key, _STR, inner) or find_problem(item, _ANY, inner):
@@ -185,13 +179,9 @@ def _check_plain_dict(value: dict[Any, Any], _node: Any, place: ValuePath) -> Mi
     return None
 
 
-def _check_bool(value: Any, node: Any, place: ValuePath) -> Mismatch | None:
-    return None if type(value) is bool else _misfit(value, node, place)
-
-
 def _check_int(value: Any, node: Any, place: ValuePath) -> Mismatch | None:
     if isinstance(value, bool) or not isinstance(value, int):
-        return _misfit(value, node, place)
+        return _mismatch(value, node, place)
     if abs(value) < _TOO_LARGE_INTEGER:
         return None
     advice = "store it as text in base 16, or as bytes"
@@ -205,7 +195,7 @@ def _check_float(value: Any, node: Any, place: ValuePath) -> Mismatch | None:
         advice = "JSON has no NaN and no infinity: use None, or a str"
         return Mismatch(place.path, "a finite float", str(value), advice)
     if isinstance(value, bool) or not isinstance(value, int):
-        return _misfit(value, node, place)
+        return _mismatch(value, node, place)
     try:
         exact = float(value) == value
     except OverflowError:
@@ -217,28 +207,28 @@ def _check_float(value: Any, node: Any, place: ValuePath) -> Mismatch | None:
 
 def _check_str(value: Any, node: Any, place: ValuePath) -> Mismatch | None:
     if not isinstance(value, str):
-        return _misfit(value, node, place)
+        return _mismatch(value, node, place)
     try:
         value.encode()
     except UnicodeEncodeError:
-        advice = "half a character cannot be stored: decode with errors='replace', or annotate as bytes"
+        advice = "a lone surrogate cannot be stored: decode with errors='replace', or annotate as bytes"
         return Mismatch(place.path, "str", "str with a lone surrogate", advice)
     if "\0" in value:
-        advice = "PostgreSQL has no JSON text with NUL: take it out, or annotate as bytes"
+        advice = "PostgreSQL cannot store NUL in JSON: remove it, or annotate as bytes"
         return Mismatch(place.path, "str", "str with a NUL character", advice)
     return None
 
 
 def _check_exact(*kinds: type) -> _Check:
     def check(value: Any, node: Any, place: ValuePath) -> Mismatch | None:
-        return None if type(value) in kinds else _misfit(value, node, place)
+        return None if type(value) in kinds else _mismatch(value, node, place)
 
     return check
 
 
 def _check_decimal(value: Any, node: Any, place: ValuePath) -> Mismatch | None:
     if not isinstance(value, decimal.Decimal):
-        return _misfit(value, node, place)
+        return _mismatch(value, node, place)
     if value.is_finite():
         return None
     return Mismatch(place.path, "a finite Decimal", str(value), "use None, or a str")
@@ -247,14 +237,14 @@ def _check_decimal(value: Any, node: Any, place: ValuePath) -> Mismatch | None:
 def _check_instance(value: Any, node: Any, place: ValuePath) -> Mismatch | None:
     if node.cls is object:
         return _check_any(value, node, place)
-    return None if isinstance(value, node.cls) else _misfit(value, node, place)
+    return None if isinstance(value, node.cls) else _mismatch(value, node, place)
 
 
 def _check_model(value: Any, node: Any, place: ValuePath) -> Mismatch | None:
     if node.cls is object:
         return _check_any(value, _ANY, place)
     if type(value) is not node.cls:
-        return _misfit(value, node, place, "a subclass would come back as its base class")
+        return _mismatch(value, node, place, "a subclass would be decoded as its base class")
     if not is_model_type(node.cls):
         return None
     try:
@@ -268,7 +258,7 @@ def _check_model(value: Any, node: Any, place: ValuePath) -> Mismatch | None:
 
 def _check_literal(value: Any, node: Any, place: ValuePath) -> Mismatch | None:
     fits = any(value == option and type(value) is type(option) for option in node.values)
-    return None if fits else _misfit(value, node, place)
+    return None if fits else _mismatch(value, node, place)
 
 
 def _check_union(value: Any, node: Any, place: ValuePath) -> Mismatch | None:
@@ -281,7 +271,7 @@ def _check_union(value: Any, node: Any, place: ValuePath) -> Mismatch | None:
             nearest = problem
     if nearest is not None and (nearest.path != place.path or nearest.found != name_of(value)):
         return nearest
-    return _misfit(value, node, place)
+    return _mismatch(value, node, place)
 
 
 def _check_items(value: Iterable[Any], item: inspect.Type, place: ValuePath) -> Mismatch | None:
@@ -291,21 +281,18 @@ def _check_items(value: Iterable[Any], item: inspect.Type, place: ValuePath) -> 
     return None
 
 
-def _check_sequence(value: Any, node: Any, place: ValuePath) -> Mismatch | None:
-    if not _is_sequence(value):
-        return _misfit(value, node, place)
-    return _check_items(value, node.item_type, place)
+def _check_collection(*kinds: type) -> _Check:
+    def check(value: Any, node: Any, place: ValuePath) -> Mismatch | None:
+        if not issubclass(type(value), kinds):
+            return _mismatch(value, node, place)
+        return _check_items(value, node.item_type, place)
 
-
-def _check_set(value: Any, node: Any, place: ValuePath) -> Mismatch | None:
-    if not _is_set(value):
-        return _misfit(value, node, place)
-    return _check_items(value, node.item_type, place)
+    return check
 
 
 def _check_tuple(value: Any, node: Any, place: ValuePath) -> Mismatch | None:
     if not _is_sequence(value):
-        return _misfit(value, node, place)
+        return _mismatch(value, node, place)
     if len(value) != len(node.item_types):
         found = f"a {name_of(value)} of length {len(value)}"
         return Mismatch(place.path, f"a tuple of length {len(node.item_types)}", found, _ADVICE_FIT)
@@ -317,7 +304,7 @@ def _check_tuple(value: Any, node: Any, place: ValuePath) -> Mismatch | None:
 
 def _check_dict(value: Any, node: Any, place: ValuePath) -> Mismatch | None:
     if not _is_dict(value):
-        return _misfit(value, node, place)
+        return _mismatch(value, node, place)
     if isinstance(node.key_type, inspect.AnyType):
         return _check_plain_dict(value, node, place)
     for key, item in value.items():
@@ -348,7 +335,7 @@ def _check_keys_differ(value: dict[Any, Any], place: ValuePath) -> Mismatch | No
 
 def _check_typed_dict(value: Any, node: Any, place: ValuePath) -> Mismatch | None:
     if not _is_dict(value):
-        return _misfit(value, node, place)
+        return _mismatch(value, node, place)
     fields = {field.encode_name: field for field in node.fields}
     for key in value:
         if key not in fields:
@@ -369,8 +356,8 @@ def _check_typed_dict(value: Any, node: Any, place: ValuePath) -> Mismatch | Non
 def _check_record(value: Any, node: Any, place: ValuePath) -> Mismatch | None:
     cls = _plain_class(node.cls)
     if type(value) is not cls:
-        advice = "a subclass would come back as its base class" if isinstance(value, cls) else _ADVICE_FIT
-        return _misfit(value, node, place, advice)
+        advice = "a subclass would be decoded as its base class" if isinstance(value, cls) else _ADVICE_FIT
+        return _mismatch(value, node, place, advice)
     for field in node.fields:
         inner = place.member(value, field.name)
         item = getattr(value, field.name, _NOTHING)
@@ -382,7 +369,7 @@ def _check_record(value: Any, node: Any, place: ValuePath) -> Mismatch | None:
 
 
 def _plain_class(cls: Any) -> type[Any]:
-    """``Box`` of ``Box[int]``: instances know nothing of their parameters."""
+    """``Box`` of ``Box[int]``: instances do not know their parameters."""
     origin: type[Any] = getattr(cls, "__origin__", cls)
     return origin
 
@@ -395,7 +382,7 @@ _CHECKS_OF_PLAIN: Final[dict[type, _Check]] = {int: _check_int, float: _check_fl
 _CHECKS: Final[dict[type, _Check]] = {
     inspect.AnyType: _check_any,
     inspect.NoneType: _check_exact(type(None)),
-    inspect.BoolType: _check_bool,
+    inspect.BoolType: _check_exact(bool),
     inspect.IntType: _check_int,
     inspect.FloatType: _check_float,
     inspect.StrType: _check_str,
@@ -411,10 +398,10 @@ _CHECKS: Final[dict[type, _Check]] = {
     inspect.CustomType: _check_model,
     inspect.LiteralType: _check_literal,
     inspect.UnionType: _check_union,
-    inspect.ListType: _check_sequence,
-    inspect.VarTupleType: _check_sequence,
-    inspect.SetType: _check_set,
-    inspect.FrozenSetType: _check_set,
+    inspect.ListType: _check_collection(list, tuple),
+    inspect.VarTupleType: _check_collection(list, tuple),
+    inspect.SetType: _check_collection(set, frozenset),
+    inspect.FrozenSetType: _check_collection(set, frozenset),
     inspect.TupleType: _check_tuple,
     inspect.DictType: _check_dict,
     inspect.TypedDictType: _check_typed_dict,

@@ -7,11 +7,11 @@ How that is ensured, and what it costs. The obvious check, ``msgspec.convert``, 
 right class without looking at its fields; a walk in Python looks at everything but costs 2 to 10
 microseconds for each item. So `encode` decodes what it has just encoded and compares, in C: about half a
 microsecond more for a number, two for a small dataclass, and for a list of 1,000 integers 0.06 ms where the
-walk takes 1.7 ms. The comparison finds what JSON loses without a word: NaN and infinities (written as
+walk takes 1.7 ms. The comparison finds values that JSON loses silently: NaN and infinities (written as
 null), tuples, sets, dates and bytes without an annotation, integer keys, subclasses, fields of the wrong
-type. Only when it fails does the walk of `holdfast.payloads.diagnosis` run: it finds the path for the
-message, or finds that nothing is wrong (classes without ``__eq__``, a tuple for a list), and then has the
-last word.
+type. Only when it fails does the walk of `holdfast.payloads.diagnosis` run. It finds the path for the
+message, or it finds nothing wrong (classes without ``__eq__``, a tuple for a list), and then the value is
+accepted.
 
 Not found by comparing, and accepted: a subclass that equals its base, such as a `StrEnum` member where
 nothing or `str` is annotated, or an `OrderedDict` for a `dict`. It comes back as the base type.
@@ -40,7 +40,7 @@ from holdfast.payloads.pydantic_models import (
 )
 
 CACHED_TYPES_LIMIT: Final = 4_096
-"""Annotations come from code, so they are few; a program that makes types for ever loses speed only."""
+"""Annotations come from code, so they are few; a program that creates types in a loop only loses speed."""
 
 UNRESOLVED_HINT: Final = (
     "import the name outside `if TYPE_CHECKING`; a class that is defined inside a function has to move to module "
@@ -60,29 +60,9 @@ _NO_KEYS: Final = (
     inspect.DataclassType,
     inspect.StructType,
 )
-"""What cannot be written as the key of a JSON object."""
+"""Types that cannot be the key of a JSON object."""
 
 _encode_json: Final = msgspec.json.Encoder(enc_hook=encode_unknown).encode
-
-
-def quick_encoder(kind: PayloadType, encode: Callable[[Any], bytes]) -> Callable[[Any], bytes]:
-    """`encode`, with a short cut for short texts and integers where the type is just that: most results are."""
-    plain = kind.plain if isinstance(kind, _Typed) else None
-    if plain is None:
-        return encode
-
-    def quick(value: Any) -> bytes:
-        text: Any = value
-        if type(value) is plain and (plain is int or "\0" not in text):
-            try:
-                data = _encode_json(value)
-            except Exception:  # noqa: BLE001 - `encode` finds out what it was
-                return encode(value)
-            if len(data) < SHORTEST_SUSPECT_BYTES:
-                return data
-        return encode(value)
-
-    return quick
 
 
 def reads_bytes(kind: PayloadType) -> bool:
@@ -91,7 +71,7 @@ def reads_bytes(kind: PayloadType) -> bool:
 
 
 def encode(value: Any, annotation: Any = Any, *, what: str = "value") -> bytes:
-    """`value` as JSON of the type `annotation`, which decodes to an equal value; the module has the price."""
+    """`value` as JSON of the type `annotation`, which decodes to an equal value."""
     return payload_type(annotation).encode(value, what)
 
 
@@ -110,7 +90,7 @@ _cache: dict[Any, PayloadType] = {}
 
 
 def payload_type(annotation: Any) -> PayloadType:
-    """What `annotation` says about JSON, built once. One that cannot be stored is an `AnnotationError`."""
+    """The payload type of `annotation`, built once; an `AnnotationError` if its values cannot be stored."""
     try:
         return _cache[annotation]
     except KeyError:
@@ -124,7 +104,7 @@ def payload_type(annotation: Any) -> PayloadType:
 
 
 class _Typed:
-    """A type that msgspec reads and writes by itself, with models through hooks."""
+    """A type that msgspec reads and writes, with pydantic models through hooks."""
 
     __slots__ = ("_decode_json", "_node", "_unconstrained", "plain")
 
@@ -139,7 +119,7 @@ class _Typed:
         self._unconstrained = unconstrained
         """The same type without the constraints of pydantic, for executions that began before these were checked."""
         self.plain = str if node == inspect.StrType() else int if node == inspect.IntType() else None
-        """A type whose values come back from JSON as they went."""
+        """The type itself, if its values always survive JSON unchanged."""
 
     @property
     def read(self) -> Callable[[bytes | msgspec.Raw], Any]:
@@ -161,7 +141,7 @@ class _Typed:
                 (len(data) < SHORTEST_SUSPECT_BYTES and data.find(ESCAPED_NUL) < 0) or is_within_bounds(data)
             ):
                 return data
-        except Exception:  # noqa: BLE001  the walk finds out what it was, whatever user code has raised
+        except Exception:  # noqa: BLE001  the walk finds the reason; user code may raise anything
             return self._encode_in_doubt(value, what, place)
         return self._encode_in_doubt(value, what, place)
 
@@ -191,7 +171,7 @@ class _Typed:
 
 
 class _Tagged:
-    """A union that JSON alone cannot tell apart: the type's name is written beside the value.
+    """A union whose members JSON does not distinguish: the name of the type is stored with the value.
 
     ``{"$type": "Approved", "value": {...}}``. Reading also takes the bare value, for senders by hand, if exactly one
     member can be read from it. Each member is tried, and each of them tries the unions inside of the value. Two tables
@@ -285,7 +265,7 @@ def _read_tag(data: bytes) -> _Tag | None:
 
 
 def text_of(annotation: Any) -> str:
-    """An annotation as its author wrote it, as near as can be."""
+    """An annotation as its author wrote it, as far as possible."""
     if annotation is None or annotation is NoneType:
         return "None"
     if isinstance(annotation, type) and not get_args(annotation):
@@ -305,7 +285,7 @@ def _build(annotation: Any) -> PayloadType:
         decoder = msgspec.json.Decoder(annotation, dec_hook=decode_unknown)
     except NameError as error:
         raise AnnotationError(
-            f"`{text_of(annotation)}` refers to the name {error.name!r}, which is not there at run time; "
+            f"`{text_of(annotation)}` refers to the name {error.name!r}, which does not exist at run time; "
             f"{UNRESOLVED_HINT}"
         ) from error
     except Exception as error:
@@ -322,7 +302,7 @@ def _build(annotation: Any) -> PayloadType:
     if refused := next(filter(None, map(_refused_key, nodes)), None):
         raise AnnotationError(
             f"`{text_of(annotation)}` has a dict with keys of type {describe(refused)}, and the keys of a JSON object "
-            "are texts or numbers; use str keys, or a list of pairs such as list[tuple[KEY, VALUE]]"
+            "are strings or numbers; use str keys, or a list of pairs such as list[tuple[KEY, VALUE]]"
         )
     unconstrained = None
     if annotation != written:
@@ -332,7 +312,7 @@ def _build(annotation: Any) -> PayloadType:
 
 
 def _nested(annotation: Any, error: TypeError) -> PayloadType | None:
-    """A type that msgspec refuses for a union, which may be inside of it; None if it cannot be stored."""
+    """A type that msgspec refuses because of a union, which may be inside of it; None if it cannot be stored."""
     part = part_of(annotation, payload_type) if "union" in str(error) else None
     if isinstance(part, DataclassPart):
         _cache[annotation] = part  # its fields may name it
@@ -347,7 +327,7 @@ def _nested(annotation: Any, error: TypeError) -> PayloadType | None:
 
 
 def _union_hint(annotation: Any) -> str:
-    """What to write instead of a type with a union that `part_of` does not know."""
+    """The advice for a type with a union that `part_of` does not support."""
     origin = get_origin(annotation)
     if origin is Annotated:
         advice = f"write `{text_of(get_args(annotation)[0])}` without Annotated"
@@ -368,9 +348,9 @@ def _union_hint(annotation: Any) -> str:
 
 
 def decoder_of_fields(fields: Sequence[tuple[str, Any]]) -> Callable[[bytes], tuple[Any, ...]] | None:
-    """Reads the values of an object that has exactly these fields, in one go; None where they need more than msgspec.
+    """Reads the values of an object that has exactly these fields, in one step; None if msgspec alone cannot.
 
-    It refuses what does not fit without saying it well: whoever wants to know looks at the fields one by one.
+    A mismatch raises an error of msgspec; decoding the fields one by one gives a better message.
     """
     if not all(isinstance(payload_type(annotation), _Typed) for _, annotation in fields):
         return None
@@ -381,7 +361,7 @@ def decoder_of_fields(fields: Sequence[tuple[str, Any]]) -> Callable[[bytes], tu
 
 
 def _nodes_of(root: inspect.Type) -> Iterator[inspect.Type]:
-    """The types that `root` is made of, itself included, each once."""
+    """`root` and the types inside of it, each once."""
     seen: set[int] = set()
     waiting: list[Any] = [root]
     while waiting:

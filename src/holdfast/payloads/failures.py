@@ -1,15 +1,14 @@
-"""Exceptions as data: recorded where they happen, raised again elsewhere as what they were.
+"""Exceptions as data: recorded where they are raised, and raised again elsewhere with their type.
 
 `failure_of` always succeeds and is bounded: endless messages, cyclic causes, huge groups and a ``str()`` that
-raises all give a readable `Failure`. Texts are cleaned of what JSON or a database cannot hold.
+raises all give a readable `Failure`. Characters that JSON or a database cannot store are replaced.
 
-`to_exception` gives back the original type where the caller's resolver knows it, so ``except Declined``
-works on the other side of the store, and a `RemoteError` that keeps the name where it does not. It never
+`to_exception` returns the original type where the caller's resolver knows it, so that ``except Declined``
+works on the other side of the store, and otherwise a `RemoteError` with the name of the type. It never
 imports a name that comes from data, and it runs none of the user's code: a class with its own ``__init__``
 or ``__new__`` is not called. Such an exception is made by the built-in class it derives from, gets its
-``args``, and gets the attributes that its ``__init__`` had set, as far as JSON can hold them. The result is
-what ``__init__`` had left behind, even if that took other arguments than it passed on to
-``super().__init__``.
+``args``, and gets the attributes that its ``__init__`` had set, as far as JSON can hold them. The result
+equals the original even if ``__init__`` took other arguments than it passed to ``super().__init__``.
 """
 
 import builtins
@@ -44,13 +43,13 @@ Resolver = Callable[[str], type[BaseException] | None]
 _TYPE_NAME_LIMIT: Final = 500
 _NOTES: Final = "__notes__"
 _ENGINE: Final = str(Path(__file__).parents[1]) + os.sep
-"""Where our own code is."""
+"""The folder of this package."""
 _NEVER_RAISED_AGAIN: Final = (StopIteration, StopAsyncIteration, BaseExceptionGroup)
 """Python turns the first two into other errors inside coroutines; a group without members cannot be made."""
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One exception with its causes. `arguments` is None when JSON could not hold what it was made with."""
+    """One exception with its causes. `arguments` is None if JSON cannot hold them."""
 
     type: str
     """The qualified name, such as ``builtins.KeyError`` or ``shop.payments.Declined``."""
@@ -66,19 +65,19 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """None leaves the decision to the retry policy."""
     next_delay_seconds: float | None = None
     bases: tuple[str, ...] = ()
-    """The types that its own derives from, below `Exception`: whoever reads this may not have the class."""
+    """The base classes of its type, below `Exception`: a reader may not have the class."""
 
 
 MOST_BASES: Final = 8
 
 
 def qualified_name(cls: type) -> str:
-    """The name by which a `Failure` keeps a type and a resolver finds it."""
+    """The name of a type in a `Failure`, by which a resolver finds it."""
     return shorten(f"{cls.__module__}.{cls.__qualname__}", _TYPE_NAME_LIMIT)
 
 
 def describe_error(error: BaseException) -> str:
-    """An exception in a sentence: the name of its type (the original one, also where it is unknown) and its text."""
+    """The name of the type of an exception, also of one that is not known here, and its message."""
     name = error.type_name if isinstance(error, RemoteError) else type(error).__name__
     return f"{name}: {error}" if str(error) else name
 
@@ -150,7 +149,7 @@ class _Recorder:
 
 
 def _bases_of(kind: type[BaseException]) -> tuple[str, ...]:
-    """Everybody knows those of a built-in type."""
+    """The base classes of a type; none for a built-in one, whose bases are known."""
     if kind.__module__ == "builtins":
         return ()
     below = [base for base in kind.__mro__[1:] if base not in (Exception, BaseException, object)]
@@ -168,7 +167,7 @@ def _cause_of(exception: BaseException) -> BaseException | None:
 
 
 def _clean(text: str, limit_characters: int = MESSAGE_LIMIT_CHARACTERS) -> str:
-    """`text`, shortened, without lone surrogates and NUL, which could not be stored."""
+    """`text`, shortened, without lone surrogates and NUL, which cannot be stored."""
     short = shorten(text, limit_characters)
     return short.encode(errors="replace").decode().replace("\0", "?")
 
@@ -188,13 +187,13 @@ def _notes_of(exception: BaseException) -> list[str]:
 
 
 def _traceback_of(exception: BaseException) -> str:
-    """Where it was raised, as seen by the user: how the engine came to call the code is left out.
+    """The traceback from the first frame of the user's code; frames of the engine before it are left out.
 
-    Of what the engine itself raised on purpose nothing is left: its message says what is wrong.
+    An error that the engine raises on purpose has no traceback: its message is complete.
     """
     frames = traceback.extract_tb(exception.__traceback__, limit=-TRACEBACK_LIMIT_FRAMES)
-    nobodys = len(frames) if isinstance(exception, HoldfastError) else 0
-    first = next((at for at, frame in enumerate(frames) if not frame.filename.startswith(_ENGINE)), nobodys)
+    default = len(frames) if isinstance(exception, HoldfastError) else 0
+    first = next((at for at, frame in enumerate(frames) if not frame.filename.startswith(_ENGINE)), default)
     shown = traceback.StackSummary.from_list(frames[first:])
     return _clean("".join(shown.format()).rstrip(), TRACEBACK_LIMIT_CHARACTERS)
 
@@ -217,7 +216,7 @@ def _storable_attributes(exception: BaseException) -> dict[str, Any]:
 
 
 def _is_storable(value: object) -> bool:
-    """Whether JSON holds `value` without a type to help, within the limit."""
+    """Whether JSON holds `value` without an annotation, within the limit."""
     if isinstance(value, str | bytes) and len(value) > ARGUMENTS_LIMIT_BYTES:
         return False
     try:
@@ -228,7 +227,7 @@ def _is_storable(value: object) -> bool:
 
 
 def to_exception(failure: Failure, resolve: Resolver) -> Exception:
-    """The exception that `failure` records, ready to be raised; its causes hang on ``__cause__``."""
+    """The exception that `failure` records, ready to be raised; its causes are in ``__cause__``."""
     members = [to_exception(member, resolve) for member in failure.members]
     exception = _rebuild(failure, resolve(failure.type), members)
     if isinstance(exception, RemoteError) and exception.type_name == failure.type:

@@ -1,16 +1,12 @@
-"""The bounds of payloads, each with its name, and the check of their size (`PayloadLimit`).
+"""Limits of payloads, the check of their size (`PayloadLimit`), and linear-time checks of JSON bytes.
 
-A bound is looked at before anything is stored, so a payload that is refused leaves no trace.
+A limit is checked before anything is stored, so a refused payload leaves no trace.
 
-Questions about JSON text that bytes operations answer in linear time, without building values.
-
-All functions are meant for valid JSON; on other bytes they end and do not raise, and their answers mean
-nothing. They use whole-buffer operations of `bytes` because those run at the speed of memory, where a loop
-over characters in Python would be a hundred times slower.
-
-The one idea behind all of them: without escaped backslashes and escaped quotes, every quote that is left
-opens or closes a string. So what is outside of strings is every second part between quotes, and taking away
-two quotes that stand side by side changes nothing for the rest.
+The checks of JSON are meant for valid JSON; on other bytes they end without an exception, and their results mean
+nothing. They use whole-buffer operations of `bytes`, which run at the speed of memory; a loop over characters in Python
+is a hundred times slower. They share one idea: without escaped backslashes and escaped quotes, every remaining quote
+opens or closes a string. So the text outside of strings is every second part between quotes, and removing two adjacent
+quotes changes nothing for the rest.
 """
 
 import logging
@@ -26,43 +22,43 @@ KIBIBYTE: Final = 1024
 MEBIBYTE: Final = KIBIBYTE * KIBIBYTE
 
 PAYLOAD_LIMIT_BYTES: Final = 32 * MEBIBYTE
-"""The largest payload where no other limit is given: the arguments of one call, one result, one event."""
+"""The default limit of a payload: the arguments of one call, one result, one event."""
 
 UNRECORDED_LIMIT_BYTES: Final = 2 * MEBIBYTE
-"""The limit of an execution whose history has none: it began in a release that had this one and counted base64."""
+"""The limit of an execution whose history has none: its release had this limit and counted base64."""
 
 PAYLOAD_WARNING_BYTES: Final = 2 * MEBIBYTE
-"""A larger payload is stored with a warning: every replay reads it again, and files belong elsewhere."""
+"""A larger payload is stored with a warning, because every replay reads it again."""
 
 LEAST_PAYLOAD_LIMIT_BYTES: Final = 16 * KIBIBYTE
 MOST_PAYLOAD_LIMIT_BYTES: Final = 256 * MEBIBYTE
 """The range of `payload_limit`. A payload is in memory several times while it is written."""
 
 RAISE_THE_LIMIT: Final = "raise payload_limit of the engine, worker or client"
-"""What helps against a refusal, where the limit is that of the process."""
+"""The advice for a refusal by the limit of the process."""
 
 MOST_WARNINGS: Final = 1_000
-"""How many different large payloads one worker or client warns of."""
+"""The number of different large payloads of which one worker or client warns."""
 
 INLINE_LIMIT_BYTES: Final = 16 * KIBIBYTE
-"""Above this a store moves the payload into a side table, so that rows that are read often stay small."""
+"""A store moves a larger payload into a side table, so that rows that are read often stay small."""
 
 
 MAX_DEPTH: Final = 64
-"""How deep arrays and objects may nest: every reader of JSON can follow that far with its stack."""
+"""How deep arrays and objects may nest: within the stack of every reader of JSON."""
 
 MAX_INTEGER_DIGITS: Final = 4_299
 """Python turns text of up to 4,300 characters into an integer, and the sign may be one of them."""
 
 LOCATE_LIMIT_BYTES: Final = 256 * KIBIBYTE
-"""Up to this size a refusal names the path; finding it is slow, and no sender may buy seconds of work."""
+"""Up to this size a refusal names the path; finding it is slow, so that a sender cannot cause seconds of work."""
 
 MESSAGE_LIMIT_CHARACTERS: Final = 8 * KIBIBYTE
 TRACEBACK_LIMIT_CHARACTERS: Final = 16 * KIBIBYTE
 TRACEBACK_LIMIT_FRAMES: Final = 50
-"""The frames nearest to the error are kept."""
+"""The frames nearest to the error are stored."""
 ARGUMENTS_LIMIT_BYTES: Final = 16 * KIBIBYTE
-"""The arguments and attributes of one exception that are kept beside its message."""
+"""The arguments and attributes of one exception that are stored with its message."""
 NOTES_LIMIT: Final = 16
 FAILURES_LIMIT: Final = 20
 """Exceptions that one failure may hold: its causes and the members of groups, all counted together.
@@ -78,7 +74,7 @@ def is_inline(data: bytes) -> bool:
 
 
 class PayloadLimit:
-    """The largest payload of an engine, worker or client. Above `PAYLOAD_WARNING_BYTES` it warns once for each name."""
+    """The payload limit of an engine, worker or client. Above `PAYLOAD_WARNING_BYTES` it warns once for each name."""
 
     __slots__ = ("_counts_base64", "_warned", "largest_bytes", "quiet_bytes")
 
@@ -88,11 +84,11 @@ class PayloadLimit:
         self._counts_base64 = counts_base64
         self.largest_bytes = largest_bytes
         self.quiet_bytes = min(largest_bytes, PAYLOAD_WARNING_BYTES)
-        """Up to this size there is nothing to check: what runs in every step compares before it calls `checked`."""
+        """Up to this size there is nothing to check: hot paths compare it before they call `checked`."""
         self._warned = set[str]() if warned is None else warned
 
     def of_execution(self, recorded_bytes: int) -> "PayloadLimit":
-        """The limit that the history of an execution has, or 0. Its warnings count with those of this one."""
+        """The limit that the history of an execution records, 0 for none. Both share their warnings."""
         if recorded_bytes == self.largest_bytes:
             return self
         return PayloadLimit(recorded_bytes or UNRECORDED_LIMIT_BYTES, self._warned, counts_base64=recorded_bytes == 0)
@@ -127,7 +123,7 @@ class PayloadLimit:
 
 
 def shorten(text: str, limit_characters: int) -> str:
-    """`text` itself, or its beginning and end with a remark of how much was left out between them."""
+    """`text` itself, or its beginning and end with the number of characters left out between them."""
     if len(text) <= limit_characters:
         return text
     half = limit_characters // 2
@@ -137,7 +133,7 @@ def shorten(text: str, limit_characters: int) -> str:
 
 ESCAPED_NUL: Final = b"\\u0000"
 SHORTEST_SUSPECT_BYTES: Final = 2 * (MAX_DEPTH + 1)
-"""Shorter JSON cannot nest too deep: every level costs two brackets."""
+"""Shorter JSON cannot nest too deep: every level needs two brackets."""
 
 _WHITE_SPACE: Final = b" \t\n\r"
 _ONE_KIND_OF_BRACKET: Final = bytes.maketrans(b"{}", b"[]")
@@ -149,7 +145,7 @@ _RUNS: Final = re.compile(rb"\[+|\]+")
 
 
 def _without_escapes(data: bytes) -> bytes:
-    """`data` without escaped backslashes and quotes; backslashes go first, so that what is left escapes."""
+    """`data` without escaped backslashes and quotes; backslashes first, so that the rest escapes."""
     if b"\\" in data:
         return data.replace(b"\\\\", b"").replace(b'\\"', b"")
     return data
@@ -162,9 +158,8 @@ def _outside_strings(data: bytes) -> bytes:
 def is_deeper_than(limit: int, data: bytes) -> bool:
     """Whether arrays and objects nest deeper than `limit`.
 
-    With one kind of bracket, each replacement of ``[]`` by nothing takes away exactly the innermost level.
-    After a few of them only towers are left, and those are few long runs of brackets, which can be counted
-    one by one.
+    With one kind of bracket, each removal of ``[]`` removes exactly the innermost level. After a few removals
+    only deep towers are left: few long runs of brackets, which are counted one by one.
     """
     if data.count(b"[") + data.count(b"{") <= limit:
         return False
@@ -196,10 +191,10 @@ def has_nul(data: bytes) -> bool:
 
 
 def count_members(data: bytes) -> int:
-    """How many keys the objects of `data` have together: only after a key does a colon follow a quote."""
+    """The number of keys of all objects of `data`: a colon follows a quote only after a key."""
     return _without_escapes(data).translate(None, _WHITE_SPACE).count(b'":')
 
 
 def is_within_bounds(data: bytes) -> bool:
-    """Whether `data`, valid JSON, keeps the bounds of depth and digits and has no NUL."""
+    """Whether `data`, valid JSON, is within the limits of depth and digits and has no NUL."""
     return not (has_nul(data) or is_deeper_than(MAX_DEPTH, data) or has_long_number(data))

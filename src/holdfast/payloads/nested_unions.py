@@ -1,8 +1,8 @@
-"""Types that contain a union which JSON cannot tell apart: ``list[A | B]``, or a dataclass with a field ``A | B``.
+"""Types that contain a union whose members JSON does not distinguish, such as ``list[A | B]``.
 
-msgspec refuses such a type as a whole. `part_of` splits it into parts down to the union, whose values are stored as
+msgspec refuses such a type as a whole. `part_of` splits it into parts down to the union, whose values are stored like
 those of a union that is itself a parameter or a result: ``{"$type": "A", "value": {...}}``. A part that msgspec accepts
-is read and written by msgspec. So only the values of these unions differ from what msgspec would write.
+is read and written by msgspec, so only the values of these unions differ from the JSON of msgspec.
 
 A dataclass is made as msgspec makes it: without ``__init__``, and with ``__post_init__``.
 """
@@ -27,9 +27,9 @@ class PayloadType(Protocol):
     """One annotation, ready for use. Hot paths keep it; others use `encode` and `decode`."""
 
     def encode(self, value: Any, what: str = "value", place: ValuePath = ROOT) -> bytes:
-        """JSON that decodes to a value equal to `value`; `what` names it in the message of a refusal.
+        """JSON that decodes to a value equal to `value`.
 
-        `place` is where `value` is in that which `what` names.
+        Messages name it `what`; `place` is the place of `value` in it.
         """
         ...
 
@@ -39,7 +39,7 @@ class PayloadType(Protocol):
 
     @property
     def read(self) -> Callable[[bytes | msgspec.Raw], Any]:
-        """As `decode`, quick and without words: whatever it raises, `decode` says what is wrong."""
+        """As `decode`, but faster, and a mismatch raises any exception."""
         ...
 
 
@@ -54,7 +54,7 @@ _MADE_OF_ITEMS: Final[dict[Any, tuple[type, tuple[type, ...]]]] = {
     set: (set, _SETS),
     frozenset: (frozenset, _SETS),
 }
-"""What a generic type is read as, and the types of the values that it takes."""
+"""The type that a generic type is read as, and the types of values that it accepts."""
 _MAPS: Final = (dict, Mapping, MutableMapping)
 _NULL: Final = b"null"
 
@@ -62,7 +62,7 @@ _encode_json: Final = msgspec.json.Encoder().encode
 
 
 def part_of(annotation: Any, type_of: TypeOf) -> "Part | None":
-    """How to read and write a type that msgspec refuses for a union inside; None if nothing is known about it.
+    """The parts of a type that msgspec refuses because of a union inside; None if it is not supported.
 
     `DataclassPart.fields` reads the fields of a dataclass on first use, because they may name the dataclass itself.
     """
@@ -90,7 +90,7 @@ class Part:
             return self._encode(value, what, place)
         try:
             return self._encode(value, what, place)
-        except RecursionError as error:  # no PayloadError before: a union would try its other members at each level
+        except RecursionError as error:  # a PayloadError would make each union try its other members
             raise PayloadError(f"{what} cannot be stored as JSON: {error}") from error
 
     def _encode(self, value: Any, what: str, place: ValuePath) -> bytes:
@@ -125,7 +125,7 @@ class Part:
 
 
 class _OrNone(Part):
-    """One type, or None: no name is needed to tell these apart."""
+    """One type, or None, which needs no name."""
 
     def __init__(self, other: PayloadType) -> None:
         self._other = other
@@ -228,7 +228,7 @@ class DataclassPart(Part):
     def _encode(self, value: Any, what: str, place: ValuePath) -> bytes:
         data = super()._encode(value, what, place)
         if hasattr(self._cls, "__post_init__"):
-            self.decode(data, what, place.path)  # what it refuses must not be stored
+            self.decode(data, what, place.path)  # a value that it refuses must not be stored
         return data
 
     def join(self, data: bytes, what: str, path: str, choices: Choices | None) -> Any:

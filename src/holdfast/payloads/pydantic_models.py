@@ -1,7 +1,7 @@
-"""What msgspec does not know by itself: models and constraints of pydantic, when the user's program uses pydantic.
+"""Models and constraints of pydantic, when the user's program uses pydantic.
 
 Pydantic is never imported here. A value or a type can only be a model if the program has imported pydantic
-already, so `sys.modules` answers the question.
+already, so `sys.modules` is enough.
 """
 
 import sys
@@ -17,7 +17,7 @@ from holdfast.errors import AnnotationError
 
 _LIBRARIES: Final = ("pydantic", "annotated_types")
 _CONSTRAINTS: Final = ("gt", "ge", "lt", "le", "multiple_of", "min_length", "max_length", "pattern")
-"""What msgspec can check, under the names that pydantic and annotated_types give them."""
+"""Constraints that msgspec can check, by their names in pydantic and annotated_types."""
 
 
 class _Constraints(threading.local):
@@ -40,7 +40,7 @@ def encode_unknown(value: Any) -> msgspec.Raw:
     if is_model_type(value.__class__):
         text: str = value.model_dump_json(by_alias=True, round_trip=True)
         return msgspec.Raw(text.encode())
-    raise NotImplementedError(f"{type(value).__qualname__} is no JSON type")
+    raise NotImplementedError(f"{type(value).__qualname__} is not a JSON type")
 
 
 def decode_unknown(expected: type[Any], value: Any) -> Any:
@@ -68,7 +68,7 @@ def _summary(error: ValueError) -> str:
 
 @contextmanager
 def constraints_ignored(ignored: bool) -> Generator[None]:
-    """In this thread, whether values that break a constraint of an annotation (see `with_constraints`) are taken."""
+    """In this thread, whether values that break a constraint of an annotation (see `with_constraints`) are accepted."""
     before = _constraints.ignored
     _constraints.ignored = ignored
     try:
@@ -78,18 +78,18 @@ def constraints_ignored(ignored: bool) -> Generator[None]:
 
 
 def are_constraints_ignored() -> bool:
-    """Whether this thread is inside of `constraints_ignored`."""
+    """Whether constraints are ignored in this thread."""
     return _constraints.ignored
 
 
 def is_field(value: object) -> bool:
-    """Whether `value` is what pydantic's ``Field(...)`` returns."""
+    """Whether `value` is a ``Field(...)`` of pydantic."""
     pydantic = sys.modules.get("pydantic")
     return pydantic is not None and isinstance(value, pydantic.fields.FieldInfo)
 
 
 def with_constraints(annotation: Any) -> Any:
-    """`annotation` with what ``Annotated[int, Field(gt=0)]`` demands in the terms of msgspec, which checks it.
+    """`annotation` with constraints such as ``Annotated[int, Field(gt=0)]`` as those of msgspec, which checks them.
 
     A constraint that msgspec cannot check is an `AnnotationError`: it must not be ignored.
     """

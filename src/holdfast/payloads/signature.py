@@ -1,26 +1,20 @@
 """The arguments of a call as one payload, and the result as another, typed by the function's annotations.
 
-Arguments are stored as a JSON object by parameter name: ``{"card": "4242", "cents": 300}``. It does not
-matter whether the caller passed them by position or by name, so equal calls have equal hashes, a parameter
-may move, and a person can read the payload. An array, by position, is understood when reading, for senders
-by hand.
+Arguments are stored as a JSON object by parameter name: ``{"card": "4242", "cents": 300}``. Arguments by position and
+by name give the same payload, so that equal calls have equal hashes, a parameter may move, and a person can read the
+payload. An array, by position, is accepted when reading, for senders that write JSON by hand.
 
-Arguments that the caller left out stay out. The default of the code that runs the call applies, so clients
-that know a function only by name store the same payload as those that import it, and a default may be any
-object, also one that JSON cannot hold. The price: a new default also holds for calls that are under way. It
-is a change of code like any other, and `hf.patched` covers it.
+Arguments that the caller omits are not stored. The default of the code that runs the call applies, so clients that know
+a function only by name store the same payload as those that import it, and a default may be any object, also one that
+JSON cannot hold. The price: a new default also holds for calls that are under way. It is a change of code like any
+other, and `hf.patched` covers it.
 
-``None`` is a value (``null``) and never the same as an argument left out.
+``None`` is a value (``null``) and differs from an argument that is omitted.
 
-The hash of an input: equal inputs have equal hashes, whoever wrote the JSON (G3).
-
-Two texts hash alike if they say the same: the order of keys, white space, escapes (``\u00e9`` or the
-letter) and the way to write a number (``1``, ``1.0``, ``1e0``) do not count. The hash is of the plaintext,
-before any codec.
-
-The hash is stored, so it must never change. The canonical form is that of version 1 and is fixed by tests
-with known values: keys sorted, no white space, whole numbers without a point, other numbers in their
-shortest form.
+`input_hash` is the hash of an input (G3). Inputs are equal if they differ only in the order of keys, in white space, in
+escapes (``\\u00e9`` or the letter) and in the form of numbers (``1``, ``1.0``, ``1e0``). The hash is of the plaintext,
+before any codec. It is stored, so it must never change: tests fix the canonical form with known values (keys sorted, no
+white space, whole numbers without a point, other numbers in their shortest form).
 """
 
 import hashlib
@@ -37,7 +31,6 @@ from holdfast.payloads.encoding import (
     UNRESOLVED_HINT,
     decoder_of_fields,
     payload_type,
-    quick_encoder,
     reads_bytes,
     text_of,
 )
@@ -45,18 +38,18 @@ from holdfast.payloads.nested_unions import PayloadType
 from holdfast.payloads.pydantic_models import is_field
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
-"""What a function is called with: ``function(*arguments[0], **arguments[1])``."""
+"""Arguments of a call: ``function(*arguments[0], **arguments[1])``."""
 
 _RETURN: Final = "return"
 LONGEST_NAME: Final = 100
-"""Characters of an unknown name that an error shows."""
+"""The number of characters of an unknown name that an error shows."""
 _by_name: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _by_position: Final = msgspec.json.Decoder(list[msgspec.Raw])
 _encode_name: Final = msgspec.json.Encoder().encode
 
 
 class _Parameter:
-    """One parameter, with everything that does not change from call to call worked out."""
+    """One parameter, with everything that is the same for all calls."""
 
     __slots__ = (
         "annotation",
@@ -83,7 +76,7 @@ class _Parameter:
 
 
 class Signature:
-    """What a function takes and returns, as payloads. Made once, when the function is registered.
+    """The arguments and the result of a function as payloads. Made once, when the function is registered.
 
     For a generator, ``async`` or not, "result" means one item that it yields.
     """
@@ -96,7 +89,6 @@ class Signature:
         "_result",
         "_signature",
         "_what",
-        "encode_result",
         "name",
         "read_result",
         "yields",
@@ -115,16 +107,14 @@ class Signature:
         }
         self._positional = tuple(entry for entry in self._parameters.values() if not entry.keyword_only)
         self._count = len(self._positional) if len(self._positional) == len(self._parameters) else -1
-        """How many arguments a call by position alone has; some functions cannot be called like that."""
+        """The number of arguments of a call by position alone; -1 if the function has keyword-only parameters."""
         self._all_at_once = _decoder_of_all(tuple(self._parameters.values()))
         result = hints.get(_RETURN, Any)
         if result in (NoReturn, Never):
-            result = NoneType  # it only raises: there is no result to be stored
+            result = NoneType  # it only raises
         self._result = _type_for(_item_type(result) if self.yields else result, self._what)
         self.read_result = self._result.read
-        """`decode_result` without its words for what does not fit: then it raises anything."""
-        self.encode_result = quick_encoder(self._result, self._encode_result)
-        """The payload of a result, or of one item that a generator yields."""
+        """As `decode_result`, but faster, and a mismatch raises any exception."""
 
     @classmethod
     def of(cls, function: Callable[..., Any]) -> "Signature":
@@ -137,7 +127,7 @@ class Signature:
         if kwargs or count != self._count:
             return self._encode_bound(args, kwargs or {})
         try:
-            if count == 1:  # the most frequent call, worth a line of its own
+            if count == 1:  # the most frequent call
                 entry = self._positional[0]
                 data = entry.opening + entry.kind.encode(args[0], entry.what) + b"}"
             else:
@@ -172,13 +162,13 @@ class Signature:
         if all_at_once is not None:
             try:
                 return all_at_once(data), {}
-            except Exception:  # noqa: BLE001, S110 - looked at one by one it is found out what is wrong, if anything
+            except Exception:  # noqa: BLE001, S110 - decoding one by one finds the argument that is wrong
                 pass
         return self._decode_one_by_one(data)
 
     def _decode_one_by_one(self, data: bytes) -> Arguments:
         stored = self._read(data)
-        self._refuse_unknown(stored)  # before one is missing: it may be a misspelled one
+        self._refuse_unknown(stored)  # before missing ones: it may be a misspelled one
         args: list[Any] = []
         kwargs: dict[str, Any] = {}
         found = 0
@@ -202,7 +192,7 @@ class Signature:
         return tuple(args), kwargs
 
     def _refuse_unknown(self, given: Mapping[str, Any]) -> None:
-        """Raise an error that has the known names, and the one that is closest to an unknown name."""
+        """Raise an error that has the known names, and the one closest to an unknown name."""
         if given.keys() <= self._parameters.keys():
             return
         from difflib import get_close_matches  # noqa: PLC0415 - only for the error
@@ -234,10 +224,11 @@ class Signature:
         return {entry.name: item for entry, item in zip(self._positional, items, strict=False)}
 
     def normalise(self, data: bytes) -> bytes:
-        """The payload that this library itself would have written: for JSON that was written by hand."""
+        """The payload that this library writes for the same arguments: for JSON that was written by hand."""
         return self.encode_arguments(*self.decode_arguments(data))
 
-    def _encode_result(self, value: Any) -> bytes:
+    def encode_result(self, value: Any) -> bytes:
+        """The payload of a result, or of one item that a generator yields."""
         return self._result.encode(value, self._what)
 
     def decode_result(self, data: bytes | msgspec.Raw) -> Any:
@@ -245,7 +236,7 @@ class Signature:
         read = self.read_result
         try:
             return read(data)
-        except Exception:  # noqa: BLE001 - whatever it was, it is said again in the words of a payload
+        except Exception:  # noqa: BLE001 - `decode` raises it as a PayloadError
             return self._result.decode(bytes(data), self._what)
 
     def decode_bytes(self, data: bytes) -> bytes | bytearray | None:
@@ -261,7 +252,7 @@ def _plain_function(function: Callable[..., Any]) -> FunctionType:
 
 
 def _storable(parameter: inspect.Parameter, function_name: str) -> inspect.Parameter:
-    """`parameter` itself, unless it takes any number of arguments: those have no names to be stored by."""
+    """`parameter` itself; an `AnnotationError` if it takes any number of arguments, which have no names."""
     if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
         raise AnnotationError(f"{function_name}(): `*{parameter.name}` cannot be stored by name; take a list")
     if parameter.kind is inspect.Parameter.VAR_KEYWORD:
@@ -303,7 +294,7 @@ def _type_for(annotation: Any, what: str) -> PayloadType:
 
 
 def _decoder_of_all(parameters: tuple[_Parameter, ...]) -> Callable[[bytes], tuple[Any, ...]] | None:
-    """For calls that give every argument by position: nearly all, and reading them one by one costs five times more."""
+    """Reads calls with all arguments by position, which nearly all are, five times faster than one by one."""
     if any(entry.keyword_only or not entry.required for entry in parameters):
         return None
     return decoder_of_fields([(entry.name, entry.annotation) for entry in parameters])
@@ -334,11 +325,11 @@ _encode = msgspec.json.Encoder(order="sorted").encode
 
 
 def canonical_form(data: bytes) -> bytes:
-    """The one text that all JSON with the content of `data` shares."""
+    """The text that all JSON with the content of `data` has in common."""
     try:
         return _encode(_decode(data))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
-        raise MalformedPayload(f"an input that is no JSON has no hash: {error}") from error
+        raise MalformedPayload(f"the input is not valid JSON, so it has no hash: {error}") from error
 
 
 def input_hash(data: bytes) -> bytes:

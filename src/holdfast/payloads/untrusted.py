@@ -1,7 +1,7 @@
 """The check of JSON from outside, at the edges: HTTP, the command line, SQL.
 
-msgspec accepts texts that other readers refuse or understand differently. `check_untrusted` refuses them
-before anything else looks: keys that occur twice in one object, more than 64 levels, a size above the
+msgspec accepts JSON that other readers refuse or understand differently. `check_untrusted` refuses it before
+it is used: keys that occur twice in one object, more than 64 levels, a size above the
 limit, text that is not UTF-8, NaN and infinities, numbers such as ``1e400``, integers of 4,300 digits, lone
 surrogates, NUL.
 
@@ -33,6 +33,7 @@ from holdfast.payloads.limits import (
 )
 
 _TOO_LARGE: Final = 10**MAX_INTEGER_DIGITS
+_TOO_DEEP: Final = f"it nests deeper than {MAX_DEPTH} levels"
 
 
 class DuplicateKey:
@@ -62,7 +63,9 @@ def find_fault(data: bytes) -> str | None:
     except json.JSONDecodeError as error:
         return f"it is not valid JSON: {error.msg} (byte {len(error.doc[: error.pos].encode())})"
     except RecursionError:
-        return f"it nests deeper than {MAX_DEPTH} levels"
+        return _TOO_DEEP
+    if is_deeper_than(MAX_DEPTH, data):
+        return _TOO_DEEP
     problem = find_problem(value, inspect.AnyType())
     return None if problem is None else _reason(problem)
 
@@ -92,13 +95,13 @@ def _why_unsound(data: bytes) -> str | None:
     try:
         value = _decode(data)
     except RecursionError:
-        return f"it nests deeper than {MAX_DEPTH} levels"
+        return _TOO_DEEP
     except UnicodeDecodeError:
         return "it is not valid UTF-8"
     except msgspec.DecodeError as error:
         return str(error)
     if is_deeper_than(MAX_DEPTH, data):
-        return f"it nests deeper than {MAX_DEPTH} levels"
+        return _TOO_DEEP
     if has_long_number(data):
         return f"a number with more than {MAX_INTEGER_DIGITS:,} digits"
     if has_nul(data):

@@ -49,13 +49,13 @@ def continue_as_new(
     raise ContinueAsNew(checked(encoded, f"{code.name}(): the payload of the arguments"))
 
 
-def asked_to_continue(error: BaseException) -> ContinueAsNew | None:
+def find_continuation(error: BaseException) -> ContinueAsNew | None:
     """The request in the exception of the main function. A TaskGroup wraps it; beside real errors it does not count."""
     if isinstance(error, ContinueAsNew):
         return error
     if isinstance(error, BaseExceptionGroup):
         group = cast("BaseExceptionGroup[BaseException]", error)
-        inside = [asked_to_continue(part) for part in group.exceptions]
+        inside = [find_continuation(part) for part in group.exceptions]
         if all(part is not None for part in inside):
             return inside[0]
     return None

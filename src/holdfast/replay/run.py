@@ -22,7 +22,7 @@ from holdfast.core.admission import EventPolicy, Mailbox
 from holdfast.core.history import HistoryEvent, Payload
 from holdfast.core.queries import unknown_handler
 from holdfast.core.run import ExecutionEnding, ExecutionId, ParentInfo, QueryAnswer, SliceRunner, TurnOutput
-from holdfast.errors import DeadlineExceeded, ForbiddenInWorkflow, PayloadError
+from holdfast.errors import DeadlineExceeded, ForbiddenInWorkflow, HistoryMismatch, PayloadError
 from holdfast.payloads.failures import Resolver, failure_of
 from holdfast.payloads.limits import PayloadLimit
 from holdfast.payloads.pydantic_models import constraints_ignored
@@ -30,14 +30,13 @@ from holdfast.payloads.signature import Signature
 from holdfast.replay.activities import Activities
 from holdfast.replay.children import Children
 from holdfast.replay.context import RunContext
-from holdfast.replay.continue_as_new import asked_to_continue, continue_as_new
+from holdfast.replay.continue_as_new import continue_as_new, find_continuation
 from holdfast.replay.events import EventWaits
 from holdfast.replay.guard import Guarded, causes_of
 from holdfast.replay.loop.event_loop import WorkflowLoop
 from holdfast.replay.loop.loop_swap import swapped_loop
 from holdfast.replay.loop.restricted_loops import ReadOnlyLoop
 from holdfast.replay.loop.tasks import Evicted
-from holdfast.replay.matching import ended_before_it_ran, mismatch
 from holdfast.replay.queries import QueryHandlers
 from holdfast.replay.state import WorkflowState
 from holdfast.replay.streams import Streams
@@ -295,7 +294,7 @@ class WorkflowRun:
             for position, event in enumerate(recorded):
                 if isinstance(event, ev.INPUTS):
                     if produced:
-                        raise mismatch(position, recorded=event, produced=produced[0])
+                        raise _mismatch(position, recorded=event, produced=produced[0])
                     self._length += 1
                     if type(event) is ev.EventReceived:
                         following = recorded[position + 1] if position + 1 < len(recorded) else None
@@ -305,11 +304,11 @@ class WorkflowRun:
                 elif isinstance(event, ev.FROM_OUTSIDE):
                     continue  # no input: the code never receives it
                 elif not produced or not event.is_same_step(produced[0]):
-                    raise mismatch(position, recorded=event, produced=produced[0] if produced else None)
+                    raise _mismatch(position, recorded=event, produced=produced[0] if produced else None)
                 else:
                     produced.popleft()
-            if produced and not ended_before_it_ran(recorded):
-                raise mismatch(len(recorded), recorded=None, produced=produced[0])
+            if produced and not _ended_before_it_ran(recorded):
+                raise _mismatch(len(recorded), recorded=None, produced=produced[0])
         finally:
             context.replaying = False
 
@@ -484,12 +483,12 @@ class WorkflowRun:
         if self._is_overdue and error is not None:
             self._fail(_overdue(self._cancel_reason or "", error))
             return
-        asked = None if error is None else asked_to_continue(error)
-        if self._cancel_reason is not None and (main.cancelled() or asked is not None):
+        continuation = None if error is None else find_continuation(error)
+        if self._cancel_reason is not None and (main.cancelled() or continuation is not None):
             self._end(ev.ExecutionCancelled(reason=self._cancel_reason))  # a cancel prevents the next execution
             return
-        if asked is not None:
-            self._end(ev.ContinuedAsNew(input=Payload(msgspec.Raw(asked.encoded))))
+        if continuation is not None:
+            self._end(ev.ContinuedAsNew(input=Payload(msgspec.Raw(continuation.encoded))))
             return
         if error is None:
             try:
@@ -537,7 +536,7 @@ class WorkflowRun:
 def _overdue(reason: str, error: BaseException) -> DeadlineExceeded:
     """The failure of an overdue workflow. An error of its code is the cause; its cancellation is not."""
     exceeded = DeadlineExceeded(reason)
-    if not isinstance(error, asyncio.CancelledError) and asked_to_continue(error) is None:
+    if not isinstance(error, asyncio.CancelledError) and find_continuation(error) is None:
         exceeded.__cause__ = error
     return exceeded
 
@@ -545,7 +544,7 @@ def _overdue(reason: str, error: BaseException) -> DeadlineExceeded:
 def _continues(main: "asyncio.Task[Any]") -> bool:
     """Whether the main function has ended with a continue-as-new."""
     error = None if main.cancelled() else main.exception()
-    return error is not None and asked_to_continue(error) is not None
+    return error is not None and find_continuation(error) is not None
 
 
 def _inputs_before_the_end(recorded: list[HistoryEvent]) -> set[int]:
@@ -596,3 +595,24 @@ _APPLY: Final[dict[type[ev.Input], Callable[[WorkflowRun, Any], None]]] = {
     ev.UpdateAccepted: lambda run, event: run.updates.begin(event),
 }
 """How each input is applied."""
+
+
+def _mismatch(position: int, *, recorded: HistoryEvent | None, produced: HistoryEvent | None) -> HistoryMismatch:
+    """The error for the first step in which code and history differ."""
+    return HistoryMismatch(
+        f"the code does not match the history at step {position}: "
+        f"recorded {_describe(recorded)}, but the code produced {_describe(produced)}"
+    )
+
+
+def _ended_before_it_ran(recorded: Sequence[HistoryEvent]) -> bool:
+    """Whether an execution was ended from outside before any of its code ran, so that no step is recorded."""
+    return len(recorded) > 1 and all(isinstance(event, ev.FROM_OUTSIDE) for event in recorded[1:])
+
+
+def _describe(event: HistoryEvent | None) -> str:
+    if event is None:
+        return "nothing"
+    if isinstance(event, ev.INPUTS):
+        return "no further step before the next message"
+    return event.describe()

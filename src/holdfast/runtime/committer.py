@@ -1,8 +1,10 @@
-"""Group commit: whatever is ready when the store is free goes to disk together.
+"""Group commit: the members that are ready when the store is free are committed in one transaction.
 
-A member is handed in with a function that is called with its outcome, after the group is on disk. While one group is
-being written the next one gathers. Nothing is acknowledged before its commit. Every member receives its outcome: when a
-commit fails, when a listener raises, and when the task that writes is ended by other code.
+A member is submitted with a function that is called with its outcome when its group is on disk. While a group is being
+written, the next one gathers. Nothing is acknowledged before its commit. Every member receives an outcome, also when
+the commit or the receiver of another outcome fails, and when the task that writes is cancelled.
+
+Each committed group is published over the session: to waiters of this process, and to other processes.
 """
 
 import asyncio
@@ -30,21 +32,21 @@ from holdfast.storage.members.outcomes import (
 from holdfast.storage.records import CommitId
 
 MAX_GROUP: Final = 500
-"""Members of one transaction. A longer one would make everybody wait for it."""
+"""Members of one transaction. The next group waits for all of them."""
 RETRY_SECONDS: Final = 0.25
-"""Between two tries of what must not be lost."""
+"""The pause between two tries of `commit_eventually`."""
 
 logger = logging.getLogger("holdfast")
 
 Done = Callable[[Outcome], None]
-
+"""Receives the outcome of a member."""
 
 _MAY_CLOSE_OTHERS: Final = (Applied, TerminatedInstance, Delivered, StartedInstance, Expired)
-"""Outcomes that name the children which were closed together with their parent."""
+"""Outcomes that name children which were closed in the same commit as their parent."""
 
 
 def ignore_outcome(_: Outcome) -> None:
-    """The outcome of a member whose sender does not need it."""
+    """Receive an outcome that the caller does not need."""
 
 
 class LeaseGate(Protocol):
@@ -52,16 +54,16 @@ class LeaseGate(Protocol):
 
     @property
     def fenced_at_ms(self) -> float:
-        """W7: when the lease ends by this process's own clock. It is read before every group."""
+        """W7: the end of the lease on the clock of this process. Read before every group."""
         ...
 
     def expired(self) -> None:
-        """The committer found the lease expired, and has rejected members in the worker's name."""
+        """The committer found the lease expired, and fails the members in the name of the worker."""
         ...
 
 
 class NoLease:
-    """The gate of a client: its members are in no worker's name, and need no lease."""
+    """The gate of a client, whose members need no lease."""
 
     fenced_at_ms: float = math.inf
 
@@ -82,23 +84,24 @@ class Committer:
         providers = session.platform.providers
         self._new_commit_id = providers.commit_id
         self._elapsed_ms = providers.elapsed_ms
-        self._fault_hook = None if gate is NO_LEASE else session.platform.fault_hook
+        self._fault_hook = session.platform.fault_hook
         self.trouble = session.trouble
-        """The log of store errors, for this committer and for those who commit through it."""
+        """The log of store errors, also for the callers of this committer."""
         self.outcome_unknown = asyncio.Event()
-        """Set when a group may be on disk although its members were reported as failed (W3). A reader clears it."""
+        """Set when a group may be on disk although its members received `Failed` (W3). The reconciler clears it."""
         self._waiting: list[tuple[Member, Done]] = []
         self._group: list[tuple[Member, Done]] = []
         self._retrying: dict[int, Member] = {}
         self._task = BackgroundTask(Duty.COMMITTER, self._write)
         self.is_writing = False
-        """Whether there is a group whose members do not have their outcomes yet."""
+        """Whether a group is being written or waits to be written."""
         self._decided_signal: asyncio.Future[None] | None = None
         self._dead = False
         self._is_closed = False
         self.groups = 0
+        """Groups that are on disk."""
         self.groups_decided = 0
-        """Groups whose members have their outcomes."""
+        """Groups whose members have their outcomes, on disk or not."""
 
     def submit(self, member: Member, done: Done) -> None:
         """Put a member into the next group."""
@@ -110,13 +113,13 @@ class Committer:
             self.is_writing = True
 
     def commit_eventually(self, member: Member, done: Done = ignore_outcome) -> None:
-        """Submit a member that must not be lost, again and again while the store refuses to write.
+        """Submit a member, and retry until the store accepts it, or until `close`.
 
-        Its guard makes that safe: if it went to disk although an error was told, the next try is `Rejected`.
+        Its guard makes the retry safe: if the failed commit is on disk after all, the retry is `Rejected`.
         """
 
         def decided(outcome: Outcome) -> None:
-            if isinstance(outcome, Failed) and _may_pass(outcome.error) and not self._is_closed:
+            if isinstance(outcome, Failed) and _may_retry(outcome.error) and not self._is_closed:
                 self.trouble.log("work could not be stored and is tried again", outcome.error)
                 self._retrying[id(member)] = member
                 asyncio.get_running_loop().call_later(RETRY_SECONDS, self._retry, member, done)
@@ -130,17 +133,17 @@ class Committer:
         self.commit_eventually(member, done)
 
     def undecided(self) -> Iterator[Member]:
-        """Members that were handed in and whose outcome is not known yet."""
+        """Members that have no outcome yet."""
         yield from (member for member, _ in self._group)
         yield from (member for member, _ in self._waiting)
         yield from self._retrying.values()
 
     def close(self) -> None:
-        """Insist on nothing any more."""
+        """Stop retrying."""
         self._is_closed = True
 
     async def commit(self, member: Member) -> Outcome:
-        """Put a member into the next group and wait for its outcome."""
+        """Submit a member and wait for its outcome."""
         outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
 
         def done(result: Outcome) -> None:
@@ -151,14 +154,14 @@ class Committer:
         return await outcome
 
     def kill(self) -> None:
-        """Stop as a process stops that is killed: nothing more is committed, and no member receives an outcome."""
+        """Stop as a killed process does: nothing more is committed, and no member receives an outcome."""
         self._dead = True
         self._waiting.clear()
         self._task.stop()
-        self._rest()
+        self._end_group(is_writing=False)
 
     async def drain(self) -> None:
-        """Wait until everything handed in so far is decided, however much others hand in meanwhile."""
+        """Wait until every member that was submitted before this call has its outcome."""
         last = self.groups_decided + bool(self._group) + -(-len(self._waiting) // MAX_GROUP)
         while self.is_writing and self.groups_decided < last:
             if self._decided_signal is None:
@@ -178,51 +181,47 @@ class Committer:
                 if not self._dead:
                     self._fail_group(error)
                 raise
-            self._tell_group(outcomes)
+            self._decide_group(outcomes)
             if self._waiting:
-                await asyncio.sleep(0)  # let what the outcomes started become ready, and join this group
-        self._rest()
+                await asyncio.sleep(0)  # tasks that the outcomes woke may submit members for this group
+        self._end_group(is_writing=False)
 
     def _fail_group(self, error: BaseException) -> None:
-        """The task ends in the middle of a commit, which may be on disk or not. The members have to be tried again."""
+        """The task ends during a commit, so the outcome is unknown. The callers retry."""
         interrupted = StoreError(f"a commit was interrupted before its outcome was known: {error!r}")
         self.outcome_unknown.set()
-        self._tell_group([Failed(error=interrupted) for _ in self._group])
+        self._decide_group([Failed(error=interrupted) for _ in self._group])
 
-    def _tell_group(self, outcomes: Sequence[Outcome]) -> None:
+    def _decide_group(self, outcomes: Sequence[Outcome]) -> None:
         ending: BaseException | None = None
         for (member, done), outcome in zip(self._group, outcomes, strict=True):
             try:
                 done(outcome)
-            except BaseException as error:  # a receiver that fails must not keep the others from their outcomes
+            except BaseException as error:  # the other members still receive their outcomes
                 logger.exception("the receiver of the outcome %r of %s failed", outcome, type(member).__name__)
                 if not isinstance(error, Exception):
                     ending = error
         self.groups_decided += 1
-        self._group = []
-        self._notify_waiting()
+        self._end_group(is_writing=True)
         if ending is not None:
             raise ending
 
-    def _rest(self) -> None:
+    def _end_group(self, *, is_writing: bool) -> None:
+        """Wake `drain`, which compares the number of decided groups."""
         self._group = []
-        self.is_writing = False
-        self._notify_waiting()
-
-    def _notify_waiting(self) -> None:
-        """`drain` looks again."""
-        told = self._decided_signal
+        self.is_writing = is_writing
+        signal = self._decided_signal
         self._decided_signal = None
-        if told is not None and not told.done():
-            told.set_result(None)
+        if signal is not None and not signal.done():
+            signal.set_result(None)
 
     async def _commit_group(self, members: list[Member]) -> list[Outcome]:
         if self._elapsed_ms() >= self._gate.fenced_at_ms:
             self._gate.expired()
-            fenced = Failed(error=WorkerFenced("this worker's lease has run out by its own clock"))
-            of_clients = [member for member in members if _is_of_a_client(member)]
-            outcomes = iter(await self._store_group(of_clients) if of_clients else ())
-            return [next(outcomes) if _is_of_a_client(member) else fenced for member in members]
+            fenced = Failed(error=WorkerFenced("the lease of this worker has expired by its own clock"))
+            unleased = [member for member in members if not _needs_lease(member)]
+            outcomes = iter(await self._store_group(unleased) if unleased else ())
+            return [fenced if _needs_lease(member) else next(outcomes) for member in members]
         return await self._store_group(members)
 
     async def _store_group(self, members: list[Member]) -> list[Outcome]:
@@ -235,11 +234,10 @@ class Committer:
             if hook is not None:
                 hook(FaultPoint.AFTER_COMMIT, members)
         except StoreReplaced as error:
-            asyncio.get_running_loop().call_soon(
-                self._session.store_replaced, error
-            )  # after the members have their outcomes
+            # Called when the members have their outcomes.
+            asyncio.get_running_loop().call_soon(self._session.store_replaced, error)
             return [Failed(error=error) for _ in members]
-        except Exception as error:  # noqa: BLE001 - whatever the store raises, every member has to learn it
+        except Exception as error:  # noqa: BLE001 - every member receives the error, whatever its type
             if await self._is_on_disk(commit_id):
                 self.outcome_unknown.set()
             trouble = error if isinstance(error, StoreError) else StoreError(f"the store failed: {error!r}")
@@ -250,7 +248,7 @@ class Committer:
         return outcomes
 
     def _publish(self, members: Sequence[Member], outcomes: Sequence[Outcome]) -> None:
-        """Announce a group that is on disk, here and to other processes. Never raises: members get their outcomes."""
+        """Announce a group that is on disk, in this process and to others. Never raises: its members are committed."""
         session = self._session
         try:
             for outcome in outcomes:
@@ -268,15 +266,17 @@ class Committer:
         try:
             return await self._store.was_committed(commit_id)
         except Exception as error:  # noqa: BLE001 - the store can neither write nor read
-            self.trouble.log("whether a commit went through cannot be found out", error)
-            return True  # then it may be: better to begin anew than to leave something behind
+            self.trouble.log("a commit could not be looked up", error)
+            return True  # it may be: the reconciler compares
 
 
-def _may_pass(error: Exception) -> bool:
-    """Whether a later try may succeed: a disk may have room again, a server come back."""
+def _may_retry(error: Exception) -> bool:
+    """Whether a later try may succeed, as after a full disk or the restart of a server."""
     return isinstance(error, StoreError) and not isinstance(error, StoreReplaced)
 
 
-def _is_of_a_client(member: Member) -> bool:
-    """In nobody's name: no lease is needed for it."""
-    return isinstance(member, Terminate | Deliver | AskQuery) or (isinstance(member, Start) and member.first is None)
+def _needs_lease(member: Member) -> bool:
+    """Whether a member is in the name of a worker."""
+    if isinstance(member, Start):
+        return member.first is not None
+    return not isinstance(member, Terminate | Deliver | AskQuery)

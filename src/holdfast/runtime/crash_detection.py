@@ -1,16 +1,14 @@
-"""What a worker was at when it died: the instance whose code it ran, kept where others find it (G12).
+"""Crash detection on one machine: the crash marker of a worker (G12) and the identity of its process (W11).
 
-A process that is killed by the code it runs cannot say so, and a write to the store before every turn would cost more
-than the turn. So a worker keeps the number of the running instance in eight bytes of a file that is mapped into its
-memory: writing it costs nothing, and the system keeps it when the process is gone. Whoever finds the worker dead reads
-it. Only a worker that ended, or hangs, in the middle of workflow code leaves a number: being killed at another moment
-accuses nobody. After a power cut the bytes may be old or lost. Words are for those who share a machine; who finds none
-suspects everything that the worker had.
+A process that is killed by the code it runs cannot record that, and a write to the store before every turn would cost
+more than the turn. So a worker keeps the number of the running instance in eight bytes of a memory-mapped file: a write
+costs nothing, and the operating system keeps the file when the process is gone. The worker that marks it as lost reads
+the file. Only a worker that died, or hangs, in the middle of workflow code leaves a number; a worker that is killed at
+another moment leaves zero. After a power cut the bytes may be old or lost. Workers on other machines cannot read the
+file, and then suspect every instance that the lost worker owned.
 
-Where a worker runs, so that its death on the same machine is seen at once (W11).
-
-A process is named by boot id, PID namespace, pid and start time. Only a process of the same boot and namespace is
-judged; if anything is unclear the answer is "alive", and the lease decides.
+A process is identified by boot id, PID namespace, pid and start time. Only a process of the same boot and namespace is
+judged. If anything is unclear it counts as alive, and the lease decides.
 """
 
 import logging
@@ -33,12 +31,12 @@ FOLDER_MODE: Final = 0o700
 FILE_MODE: Final = 0o600
 SIZE_BYTES: Final = 8
 NOBODY: Final = InstanceNumber(0)
-FORGOTTEN_AFTER_SECONDS: Final = 7 * 86_400
-"""Words that nobody asked for meanwhile: whoever found their worker gone did not share its machine."""
+REMOVED_AFTER_SECONDS: Final = 7 * 86_400
+"""The age at which marker files are removed: workers of another machine have marked their owners as lost."""
 
 
 class CrashMarker:
-    """The words of one worker, and of others that are gone. `slot[0]` is the number of the instance that runs here."""
+    """The marker of one worker; reads those of lost ones, too. `slot[0]` is the instance that runs here."""
 
     __slots__ = ("_folder", "_key", "slot")
 
@@ -48,9 +46,9 @@ class CrashMarker:
         self.slot: memoryview[int] | list[int] = [NOBODY]
 
     def open(self, key: WorkerKey) -> None:
-        """Begin to speak under a key. Where that is not possible, nobody can know what this worker died of.
+        """Write under a key from here on. If that is not possible, the cause of this worker's death stays unknown.
 
-        What was said under the key before stands until that one is lost: nobody.
+        The marker of the key before keeps its last value.
         """
         self.detach()
         try:
@@ -58,9 +56,9 @@ class CrashMarker:
             _require_own(self._folder)
             descriptor = os.open(self._folder / key, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
             try:
-                os.write(descriptor, bytes(SIZE_BYTES))  # so that there is room on the disk when it is written to
+                os.write(descriptor, bytes(SIZE_BYTES))  # reserves room on the disk for the mapping
                 self.slot = memoryview(mmap.mmap(descriptor, SIZE_BYTES)).cast("q")
-                self._sweep(os.fstat(descriptor).st_mtime - FORGOTTEN_AFTER_SECONDS)
+                self._sweep(os.fstat(descriptor).st_mtime - REMOVED_AFTER_SECONDS)
             finally:
                 os.close(descriptor)
             self._key = key
@@ -68,33 +66,33 @@ class CrashMarker:
             logger.warning("what worker %s runs cannot be kept in %s: %s", key, self._folder, error)
 
     def restore(self) -> None:
-        """Make the file again if it was removed, which nothing but a look at its path can find. Between two turns."""
+        """Recreate the file if it was removed. Called between two turns."""
         key = self._key
         if key is not None and not (self._folder / key).exists():
             logger.warning("%s was removed, and is made again", self._folder / key)
             self.open(key)
 
     def detach(self) -> None:
-        """Speak no more, and let what was said last stand: this worker hangs in it."""
+        """Write no more, and keep the file with its last value."""
         self._key = None
         self.slot = [NOBODY]
 
     def close(self) -> None:
-        """Speak no more, and leave nothing behind."""
+        """Write no more, and remove the file."""
         if self._key is not None:
             self.remove(self._key)
         self.detach()
 
     def read(self, key: WorkerKey) -> InstanceNumber | None:
-        """The instance whose code a worker ran when it was heard last, or `NOBODY`. None: it cannot be known."""
+        """The instance whose code a worker ran last, or `NOBODY`; None if the marker cannot be read."""
         try:
-            said = (self._folder / key).read_bytes()
+            data = (self._folder / key).read_bytes()
         except OSError:
             return None
-        return InstanceNumber(memoryview(said).cast("q")[0]) if len(said) == SIZE_BYTES else None
+        return InstanceNumber(memoryview(data).cast("q")[0]) if len(data) == SIZE_BYTES else None
 
     def remove(self, key: WorkerKey) -> None:
-        """What a worker said has been taken into account."""
+        """Remove the marker of a worker that is marked as lost."""
         with suppress(OSError):
             (self._folder / key).unlink()
 
@@ -106,13 +104,13 @@ class CrashMarker:
 
 
 def _require_own(folder: Path) -> None:
-    """Where everybody may make folders somebody else could have made this one, to have words put into our mouth."""
+    """In a folder that all users may write to, another user could have created this one and forge markers."""
     if folder.lstat().st_uid != os.getuid() and folder.parent.stat().st_mode & S_IWOTH:
         raise PermissionError(f"{folder} belongs to another user")
 
 
 START_TIME_FIELD: Final = 19
-"""Of /proc/<pid>/stat, counted behind the name in parentheses; the state is the first there."""
+"""The index in /proc/<pid>/stat after the name in parentheses; index 0 is the state."""
 GONE_STATES: Final = ("Z", "X", "x")
 
 
@@ -124,14 +122,14 @@ class HostIdentity(msgspec.Struct, frozen=True):
     pid: int
     started: str
     name: str = ""
-    """What people call the machine. Nobody is judged by it."""
+    """The host name, for display only."""
 
     def encode(self) -> bytes:
         return msgspec.json.encode(self)
 
 
 def decode_identity(data: bytes) -> HostIdentity | None:
-    """What a worker said about itself; None if it cannot be understood."""
+    """The identity that a worker registered; None if it cannot be decoded."""
     try:
         return msgspec.json.decode(data, type=HostIdentity)
     except msgspec.MsgspecError:
@@ -139,7 +137,7 @@ def decode_identity(data: bytes) -> HostIdentity | None:
 
 
 def this_process() -> HostIdentity:
-    """The identity of the process that asks. Where the system does not tell, nobody is ever judged."""
+    """The identity of this process. Without /proc it is incomplete, and then no process is judged."""
     pid, name = os.getpid(), socket.gethostname()
     try:
         boot_id = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
@@ -151,7 +149,7 @@ def this_process() -> HostIdentity:
 
 
 def is_dead(other: HostIdentity, own: HostIdentity) -> bool:
-    """Whether `other` is certainly gone, as far as `own` can see."""
+    """Whether `other` has certainly ended."""
     comparable = bool(own.boot_id) and (other.boot_id, other.namespace) == (own.boot_id, own.namespace)
     if not comparable:
         return False

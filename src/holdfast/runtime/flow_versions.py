@@ -90,7 +90,7 @@ class FlowVersions:
 def _other_kind(workflow: str, before: str, now: str) -> str:
     return (
         f"this instance was started as {before}, and {workflow!r} is {now} here; "
-        f"it goes on where {workflow!r} is {before}, or terminate it"
+        f"it continues where {workflow!r} is {before}, or terminate it"
     )
 
 

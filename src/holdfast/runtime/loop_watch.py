@@ -1,14 +1,14 @@
-"""Judges from the lease thread whether the worker's event loop runs (W1).
+"""Checks from the lease thread whether the worker's event loop runs (W1).
 
-The thread posts a callback to the loop and looks some time later whether it was called. Looks are counted instead of
+The thread posts a callback to the loop and checks some time later whether it was called. Polls are counted instead of
 seconds, so that a process that was stopped, or a machine that slept, is not mistaken for a loop that is blocked.
 
-- After a second the blocked line is logged, once.
-- After `release_after_ms` the instances move on to other workers. Workflow code that comes from message to message, as
-  in a long replay, counts as progress: on another worker the same replay would only begin again.
+- After a second the line of code that blocks is logged, once.
+- After `release_after_ms` the instances are released. Workflow code that proceeds from message to message, as in a long
+  replay, counts as progress: on another worker the same replay would only begin again.
 - After `end_after_ms`, or at once if the loop is closed, the lease ends.
 
-A loop that does not run is ignored while a debugger is attached. A closed one is not: no debugger opens it again.
+A blocked loop is ignored while a debugger is attached. A closed loop is not: no debugger opens it again.
 """
 
 import asyncio
@@ -27,19 +27,19 @@ logger = logging.getLogger("holdfast")
 
 MILLISECONDS: Final = 1000
 BLOCKED_MS: Final = 1_000
-"""A loop that has not run for so long is worth a warning."""
+"""A loop that has not run for so long is logged."""
 DEBUGGERS: Final = ("pdb", "bdb", "pydevd", "debugpy")
 """Packages whose frames are in the stack of code that is stopped at a breakpoint."""
 PYDEVD: Final = "_pydevd_bundle.pydevd_constants"
 """The debugger behind debugpy and PyCharm. Notebooks load it without attaching it, so its state has to be read."""
 TRACERS: Final = ("coverage",)
-"""Packages that trace code and are no debuggers."""
+"""Packages that trace code and are not debuggers."""
 IDLE_MODULES: Final = ("selectors",)
-"""A loop that waits here is not blocked: its thread does not get the processor."""
+"""A loop that waits in these modules is not blocked: its thread gets no processor time."""
 
 
 class LoopState(Enum):
-    """What a look found."""
+    """The result of one poll."""
 
     RUNS = "runs"
     BLOCKED = "blocked"
@@ -49,7 +49,7 @@ class LoopState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class LoopRules:
-    """What the worker says about its event loop."""
+    """When an event loop counts as blocked, and how to find the code that blocks it."""
 
     release_after_ms: int
     end_after_ms: int | None
@@ -69,7 +69,7 @@ class LoopWatch:
         self._loop = loop
         self._name = name
         self._thread = get_ident()
-        self._has_answered = True
+        self._was_called = True
         self._tracer: object = None
         self._slices = 0
         self._silent_ms = 0.0
@@ -78,16 +78,16 @@ class LoopWatch:
 
     @property
     def silent_seconds(self) -> float:
-        """For how long the loop has not run."""
+        """How long the loop has not run."""
         return self._silent_ms / MILLISECONDS
 
-    def look(self, passed_ms: float) -> LoopState:
-        """One look, so long after the last one."""
+    def poll(self, passed_ms: float) -> LoopState:
+        """Check the loop, `passed_ms` after the last check."""
         if self._loop.is_closed():
             return LoopState.CLOSED
-        if self._has_answered:
+        if self._was_called:
             self._runs_again()
-            return LoopState.RUNS if self._ask() else LoopState.CLOSED
+            return LoopState.RUNS if self._post() else LoopState.CLOSED
         frame = sys._current_frames().get(self._thread)  # noqa: SLF001 - the documented way to another thread's stack
         if is_debugged(frame, self._tracer):
             return LoopState.RUNS
@@ -99,22 +99,22 @@ class LoopWatch:
         return LoopState.BLOCKED if self._idle_ms >= self.rules.release_after_ms else LoopState.RUNS
 
     def where(self) -> str:
-        """The line that the thread of the loop is in."""
+        """The line of code that the thread of the loop is in."""
         frame = sys._current_frames().get(self._thread)  # noqa: SLF001 - as above
         return described(self.rules.blamed(frame) or frame)
 
-    def _ask(self) -> bool:
-        self._has_answered = False
+    def _post(self) -> bool:
+        self._was_called = False
         try:
-            self._loop.call_soon_threadsafe(self._answer)
-        except RuntimeError:  # it was closed in this moment
+            self._loop.call_soon_threadsafe(self._called)
+        except RuntimeError:  # it was closed meanwhile
             return False
         return True
 
-    def _answer(self) -> None:
-        """On the loop."""
+    def _called(self) -> None:
+        """The posted callback, on the thread of the loop."""
         self._tracer = sys.gettrace()  # each thread has its own
-        self._has_answered = True
+        self._was_called = True
 
     def _runs_again(self) -> None:
         if self._is_logged:
@@ -152,7 +152,7 @@ class LoopWatch:
 
 
 def described(frame: FrameType | None) -> str:
-    """A line of code, for a message."""
+    """File, line and function of a frame, for messages."""
     if frame is None:
         return "a thread that has ended"
     return f"{frame.f_code.co_filename}:{frame.f_lineno}, in {frame.f_code.co_name}"

@@ -1,16 +1,11 @@
-"""What a worker takes from its platform, in one value: the real one, or a simulated one.
+"""The platform of a client or worker: clocks, randomness, ids, fault points, the lease and the notifier.
 
-A simulation replaces clocks and randomness, the thread that keeps the lease, and the wake-ups between processes. All
-else runs as it is.
+This is the only module that reads clocks and makes random numbers; all other modules take them as parameters. A
+simulation passes its own `ClockAndIds`, so that the same seed gives the same run, and replaces the lease thread and the
+notifications between processes.
 
-Clock, randomness and ids: the only module that makes them. Everything else takes them as parameters.
-
-A simulation passes its own `ClockAndIds`, and the same seed gives the same run.
-
-Named points at which a test may stop the world: before and after every commit.
-
-In production nobody listens and a point costs one attribute look-up. Tests put a function there that kills the process
-by SIGKILL, or raises, exactly then.
+Fault points are before and after every commit. In production a point costs one attribute look-up. A test sets a
+function that kills the process or raises at that point.
 """
 
 import random
@@ -34,22 +29,22 @@ MILLISECONDS: Final = 1000
 NANOSECONDS_IN_MS: Final = 1_000_000
 COMMIT_ID_BITS: Final = 62
 SEED_BITS: Final = 53
-"""A seed stays exact in JSON and JavaScript."""
+"""So many bits stay exact in JSON and JavaScript."""
 
 
 class ClockAndIds(Protocol):
-    """What a run of Holdfast takes from the outside world besides its store."""
+    """The clocks, random numbers and ids of one process."""
 
     def now_ms(self) -> int:
         """The wall clock."""
         ...
 
     def elapsed_ms(self) -> int:
-        """A clock that never goes back and goes on while the machine sleeps (W7)."""
+        """A monotonic clock that includes the time in which the machine sleeps (W7)."""
         ...
 
     def elapsed_precise_ms(self) -> float:
-        """The same, with fractions: for measuring."""
+        """A monotonic clock with fractions, for measuring."""
         ...
 
     def random_number(self) -> float:
@@ -57,20 +52,20 @@ class ClockAndIds(Protocol):
         ...
 
     def seed(self) -> int:
-        """What everything random in one execution grows from."""
+        """The seed of all randomness in one execution."""
         ...
 
     def commit_id(self) -> int:
-        """A number that no other commit has."""
+        """A unique number of a commit."""
         ...
 
     def unique_text(self) -> str:
-        """A text that nothing else is called: for worker keys and instance ids."""
+        """A unique string, for worker keys and instance ids."""
         ...
 
 
 class SystemClockAndIds:
-    """The real world."""
+    """The clocks and the randomness of the operating system."""
 
     def __init__(self) -> None:
         self._elapsed_clock: int = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", 0))
@@ -98,14 +93,14 @@ class SystemClockAndIds:
 
 
 class FaultPoint(StrEnum):
-    """Where a test can interfere."""
+    """The points at which a test can interfere."""
 
     BEFORE_COMMIT = "before_commit"
     AFTER_COMMIT = "after_commit"
 
 
 class SimulatedCrash(BaseException):
-    """Raised by a fault hook: from here on the process is gone. Not an Exception, so that nothing in it can go on."""
+    """Raised by a fault hook to simulate the death of the process. No `except Exception` catches it."""
 
 
 FaultHook = Callable[[FaultPoint, Sequence[Member]], None]
@@ -124,7 +119,7 @@ class LeaseLike(Protocol):
 
 
 class LeaseMaker(Protocol):
-    """Makes the keeper of a lease."""
+    """Makes the lease of one key."""
 
     def __call__(
         self,
@@ -142,7 +137,7 @@ class LeaseMaker(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Platform:
-    """The world around one worker or client."""
+    """The platform of one client and its worker."""
 
     providers: ClockAndIds = field(default_factory=SystemClockAndIds)
     make_lease: LeaseMaker | None = None
@@ -153,7 +148,7 @@ class Platform:
     detect_local_deaths: bool = True
     turn_limit_ms: int = TURN_LIMIT_MS
     watch_turns: bool = True
-    """Whether a thread ends workflow code that never awaits. A simulation has no threads, and no such code."""
+    """Whether the watchdog thread runs. A simulation has no threads, and no code that never awaits."""
 
     def notifier(self, store: OpenableStore, name: str, heard: Callable[[], None]) -> Notifier:
         """The notifier of one process: the store's own, unless a test replaces it."""

@@ -1,21 +1,18 @@
-"""Answers to queries. An answer reflects every message that was acknowledged before the query was sent (G5, G11).
+"""Queries that are answered in this process. An answer reflects every message that was acknowledged before (G5, G11).
 
 An instance whose code is live here answers after the turn that applies its inbox is committed. An instance without
 an owner answers from a run that is rebuilt from the history, to which the messages of the inbox are applied without a
 commit: the order and the times of these messages are fixed (G10), so the next turn has the same effect. The result of
-a side effect is not fixed before it is recorded; where the messages lead to one, the query waits for the turn. For an
-instance that another worker owns only that worker knows what is applied next, and it is asked.
+a side effect is not fixed before it is recorded; if the messages lead to one, the query waits for the turn. For an
+instance that another worker owns only that worker knows what is applied next, so the query goes to that worker.
 
 An instance that is BLOCKED or PAUSED answers from its last committed turn. No query takes a turn or changes the store.
 
-Answers questions that clients without the code put into the store.
-
-A worker takes questions about the instances that it owns and about instances without an owner. A question is taken
-before it is answered: one worker answers it, and a handler that ends the process ends one process.
-
-Each question is answered in a task of its own, so that one which has to wait for a turn does not delay the others. If
-the turn does not come in time, if another worker has claimed the instance, or if this worker stops, the answer is that
-the client should ask again.
+`QueryService` answers queries that other processes put into the store, about instances that this worker owns and about
+instances without an owner. A query is claimed before it is answered: one worker answers it, and a handler that ends the
+process ends one process. Each query has a task of its own, so that one that waits for a turn does not delay the others.
+If the turn does not come in time, if another worker has claimed the instance, or if this worker stops, the reply makes
+the client send the query again.
 """
 
 import asyncio
@@ -48,7 +45,7 @@ from holdfast.storage.members.outcomes import ClaimedQueries
 from holdfast.storage.records import HistoryRow, InstanceNumber, InstanceRecord, LoadedInstance
 
 POLL_SECONDS: Final = 0.05
-"""How soon the end of a live instance is noticed while its turn is waited for."""
+"""How soon the end of a live instance is noticed while a query waits for its turn."""
 HALTED: Final = (InstanceState.BLOCKED, InstanceState.PAUSED)
 """No turn applies the inbox of these instances: they answer from their last committed turn."""
 
@@ -70,7 +67,7 @@ class Place(NamedTuple):
 
 
 class Queries:
-    """Answers queries where the code is known. `place` is None for a client without a worker."""
+    """Answers queries of registered workflows. `place` is None for a client without a worker."""
 
     def __init__(self, store: Store, runs: RunFactory, place: Place | None = None) -> None:
         self._store = store
@@ -78,7 +75,7 @@ class Queries:
         self._place = place
 
     async def ask(self, number: InstanceNumber, name: str, data: bytes) -> Reply | Unanswered:
-        """Try once to answer a query. Where a turn is needed first, the caller asks again after a commit."""
+        """Try once to answer a query. If a turn is needed first, the caller tries again after a commit."""
         if self._place is not None:
             answer = await _ask_live(self._place, number, name, data)
             if answer is not None:
@@ -111,10 +108,10 @@ class Queries:
     async def _ask_stored(
         self, record: InstanceRecord, loaded: LoadedInstance, name: str, data: bytes
     ) -> Reply | Unanswered:
-        """Rebuild the run, apply what waits in its inbox without a commit, and ask it."""
+        """Rebuild the run, apply its inbox without a commit, and call the handler."""
         try:
             never_ran = _never_ran(loaded.history)
-        except Exception as error:  # noqa: BLE001 - the history is damaged, and the sender of the query learns it
+        except Exception as error:  # noqa: BLE001 - the history is damaged: the sender gets the error
             return _unreadable_reply(record, error)
         if never_ran:
             return refused_reply(
@@ -154,7 +151,7 @@ class Queries:
         return run
 
     async def _apply_inbox(self, record: InstanceRecord, loaded: LoadedInstance, run: Run) -> Unanswered | None:
-        """Apply the inbox to the run without a commit, or say why only a turn can do that.
+        """Apply the inbox to the run without a commit. Returns why only a turn can do that, if so.
 
         Where applying fails the run is spoiled: the turn will block the instance, and a blocked instance answers from
         its last committed turn.
@@ -175,7 +172,7 @@ class Queries:
             return None  # a due timer goes first (G10), and the code may wait for one of the messages after it
         if await self._is_owned(record):
             return Unanswered.OWNED_ELSEWHERE if self._is_elsewhere(record) else Unanswered.NEEDS_TURN
-        messages = live.take_messages(lambda: newest_ms)  # of the timers only those that go before a message (G10)
+        messages = live.take_messages(lambda: newest_ms)  # includes the timers that precede a message (G10)
         try:
             with self._runs.marked(record.number):
                 run.preview(lambda: live.apply_all(messages, []))
@@ -201,7 +198,7 @@ class Queries:
 
 
 async def _ask_live(place: Place, number: InstanceNumber, name: str, data: bytes) -> Reply | None:
-    """Ask code that is live here, when the messages that wait for it are applied and committed; None if none is."""
+    """Query live code after the messages that wait for it are applied and committed; None if it is not live."""
     instances = place.instances
     if number not in instances.live:
         return None
@@ -222,7 +219,7 @@ async def _ask_live(place: Place, number: InstanceNumber, name: str, data: bytes
             if done and (committed := pending.result()) is not None:
                 return committed
         finally:
-            pending.cancel()  # the query was cancelled, or is asked again: the handler is not called for this one
+            pending.cancel()  # the query was cancelled, or is tried again: this one must not call the handler
     return None
 
 
@@ -249,7 +246,7 @@ def _unreadable_reply(record: InstanceRecord, error: Exception) -> Reply:
 
 
 def _never_ran(history: list[HistoryRow]) -> bool:
-    """Whether the first turn was none, only the end from outside."""
+    """Whether the instance was ended from outside before its first turn."""
     return not history or isinstance(decode_events(history[0].events)[-1], FROM_OUTSIDE)
 
 
@@ -264,17 +261,17 @@ def _ask(run: Run, name: str, data: bytes) -> Reply:
 logger = logging.getLogger("holdfast")
 
 QUERY_POLL_SECONDS: Final = 1.0
-"""The poll interval, for questions whose notification was lost."""
+"""The poll interval, for queries whose notification was lost."""
 BATCH: Final = 100
 TRY_SECONDS: Final = 0.01
-"""How often a question is tried again whose instance has to take a turn first."""
+"""The pause before a query is tried again whose instance has to take a turn first."""
 LONGEST_SECONDS: Final = 5.0
-"""How long a question is tried. Its client may be gone by then; one that still waits asks again."""
+"""How long a query is tried. A client that still waits then sends it again."""
 NOT_NOW: Final = Reply(ReplyKind.NOT_NOW)
 
 
 class QueryService:
-    """The share of one worker in answering."""
+    """Answers the queries of other processes for one worker."""
 
     def __init__(self, context: WorkerContext, instances: OwnedInstances, inbox: InboxReader, runs: RunFactory) -> None:
         self._store = context.session.store
@@ -290,18 +287,18 @@ class QueryService:
         self._wake.set()
 
     async def run(self) -> None:
-        """Answer and wait, for ever."""
+        """Answer and wait, until cancelled."""
         async with asyncio.TaskGroup() as answering:
             while True:
                 await self._wake.wait_within(QUERY_POLL_SECONDS)
                 self._wake.clear()
                 try:
-                    await self._look(answering)
-                except Exception as error:  # noqa: BLE001 - whatever it is, the next look may find them
-                    self._committer.trouble.log("questions could not be answered, and are looked at again", error)
+                    await self._poll_store(answering)
+                except Exception as error:  # noqa: BLE001 - the next poll may succeed
+                    self._committer.trouble.log("queries could not be answered, and are tried again", error)
 
-    async def _look(self, answering: asyncio.TaskGroup) -> None:
-        """One look, which nearly always finds nothing."""
+    async def _poll_store(self, answering: asyncio.TaskGroup) -> None:
+        """Claim queries. Most polls find none, so they begin with one cheap read."""
         waiting = await self._store.pending_queries()
         if waiting.has_expired:
             await self._committer.commit(DeleteQueries())
@@ -309,37 +306,35 @@ class QueryService:
             take = ClaimQueries(owner=self._lease.key, workflows=self._workflows, limit=BATCH)
             outcome = await self._committer.commit(take)
             if isinstance(outcome, ClaimedQueries):
-                for question in outcome.queries:
-                    answering.create_task(self._answer(question, take.owner))
+                for query in outcome.queries:
+                    answering.create_task(self._answer(query, take.owner))
                 if len(outcome.queries) == BATCH:
                     self._wake.set()  # there may be more
 
-    async def _answer(self, question: QueryRow, owner: WorkerKey) -> None:
+    async def _answer(self, query: QueryRow, owner: WorkerKey) -> None:
         answer, limit = NOT_NOW, asyncio.timeout(LONGEST_SECONDS)
         try:
             async with limit:
-                answer = await self._ask(question)
+                answer = await self._ask(query)
         except StoreError as error:
             self._committer.trouble.log("a query could not be answered", error)
             answer = refused_reply(error)
         except Exception as error:
             if not limit.expired():
-                logger.exception("the query %r of instance %d could not be answered", question.name, question.number)
+                logger.exception("the query %r of instance %d could not be answered", query.name, query.number)
                 answer = refused_reply(error)
         finally:  # also when this worker stops
-            member = AnswerQuery(id=question.id, owner=owner, answer=encode_answer(answer))
+            member = AnswerQuery(id=query.id, owner=owner, answer=encode_answer(answer))
             self._committer.submit(member, ignore_outcome)  # a rejected answer needs no action: the query is gone
 
-    async def _ask(self, question: QueryRow) -> Reply:
+    async def _ask(self, query: QueryRow) -> Reply:
         while True:
-            answer = await self.queries.ask(question.number, question.name, question.input)
+            answer = await self.queries.ask(query.number, query.name, query.input)
             match answer:
                 case Reply():
                     return answer
                 case Unanswered.GONE:
-                    return refused_reply(
-                        InstanceNotFound(f"the instance of query {question.name!r} is not in the store")
-                    )
+                    return refused_reply(InstanceNotFound(f"the instance of query {query.name!r} is not in the store"))
                 case Unanswered.OWNED_ELSEWHERE:
                     return NOT_NOW
                 case Unanswered.NEEDS_TURN:

@@ -17,7 +17,7 @@ from holdfast.runtime.crash_detection import NOBODY, CrashMarker
 from holdfast.runtime.flow_versions import FlowVersions
 from holdfast.runtime.loop_watch import LoopRules
 from holdfast.runtime.platform import Platform
-from holdfast.runtime.watchdog import LOOKS_PER_LIMIT, LOOKS_TO_INTERRUPT, Watchdog
+from holdfast.runtime.watchdog import POLLS_PER_LIMIT, POLLS_TO_INTERRUPT, Watchdog
 from holdfast.storage.contract import Store
 from holdfast.storage.records import HistoryRow, InstanceNumber, InstanceRecord, LoadedInstance
 
@@ -97,7 +97,7 @@ class RunFactory:
 
     @contextmanager
     def marked(self, number: InstanceNumber) -> Generator[None]:
-        """Run code of an instance: a crash of the process meanwhile counts against that instance (G12)."""
+        """Run code of an instance: a crash of the process during that time counts against that instance (G12)."""
         self.marker.slot[0] = number
         try:
             yield
@@ -121,7 +121,7 @@ class RunFactory:
 
         The watchdog, which knows the instance that blocks the loop, comes first.
         """
-        enforced_ms = self._limit_ms * LOOKS_TO_INTERRUPT // LOOKS_PER_LIMIT
+        enforced_ms = self._limit_ms * POLLS_TO_INTERRUPT // POLLS_PER_LIMIT
         watchdog = self._watchdog
         return LoopRules(
             release_after_ms=max(lease_ms // 2, enforced_ms),

@@ -37,11 +37,11 @@ class LocalWorker(Protocol):
     """The worker of this process, as commits and notifications reach it."""
 
     def poll(self) -> None:
-        """Look for work: something may have become claimable."""
+        """Poll for work: something may have become claimable."""
         ...
 
     def poll_queries(self) -> None:
-        """Look for queries of other processes."""
+        """Poll for queries of other processes."""
         ...
 
     def instance_closed(self, number: InstanceNumber) -> None:
@@ -189,7 +189,7 @@ class StoreSession:
         self.poll_work()
 
     def poll_work(self) -> None:
-        """Let the worker of this process look for work, if one runs."""
+        """Let the worker of this process poll for work, if one runs."""
         if self.worker is not None:
             self.worker.poll()
 

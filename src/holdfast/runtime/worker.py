@@ -96,9 +96,9 @@ class WorkerRuntime:
         self._claiming = BackgroundTask(Duty.CLAIMS, self.claimer.run)
         self._tasks = [
             self._claiming,
-            BackgroundTask(Duty.JANITOR, self.maintenance.run),
+            BackgroundTask(Duty.MAINTENANCE, self.maintenance.run),
             BackgroundTask(Duty.RECONCILER, self.reconciler.run),
-            BackgroundTask(Duty.QUESTIONS, self.query_service.run),
+            BackgroundTask(Duty.QUERIES, self.query_service.run),
         ]
 
     def _make_registration(self) -> Registration:

@@ -56,7 +56,7 @@ class LeaseEvents(Protocol):
     """The owner of the parts that act under a lease. All calls come from the event loop."""
 
     def lease_lost(self) -> None:
-        """W5, W7: the key is no longer valid. Nothing that was begun under it may go on."""
+        """W5, W7: the key is no longer valid. Nothing that was begun under it may continue."""
         ...
 
     async def lease_replaced(self, old: WorkerKey) -> None:
@@ -224,8 +224,8 @@ class LeaseThread:
         self._registration = registration
         self._client = LeaseState(self.key, lease_ms)
         pause_seconds = lease_ms / BEATS_PER_LEASE / MILLISECONDS
-        self._looks_per_beat = max(1, math.ceil(pause_seconds / POLL_SECONDS))
-        self._look_seconds = pause_seconds / self._looks_per_beat
+        self._polls_per_beat = max(1, math.ceil(pause_seconds / POLL_SECONDS))
+        self._poll_seconds = pause_seconds / self._polls_per_beat
         self._loop_rules = loop_rules
         self._watch: LoopWatch | None = None
         self._is_over = False
@@ -240,7 +240,7 @@ class LeaseThread:
         self._thread = BackgroundThread(Duty.LEASE, self._run, is_stopped=self._stop.is_set)
 
     async def start(self) -> None:
-        """Register, and beat from then on. Raises what the store raises. The store may let us wait for long."""
+        """Register, and send heartbeats from then on. Raises the error of the store, which may take long to reply."""
         loop = asyncio.get_running_loop()
         if self._loop_rules is not None:
             self._watch = LoopWatch(loop, self._loop_rules, self.key)
@@ -257,53 +257,51 @@ class LeaseThread:
             raise self._refusal
 
     async def stop(self) -> None:
-        """Beat no more. The key stays registered until it is given up or its lease ends."""
+        """Send no more heartbeats, and wait for the thread."""
         self._stop.set()
         await asyncio.to_thread(self._thread.join)
 
     def stop_beating(self) -> None:
-        """Beat no more, without waiting for the thread."""
+        """Send no more heartbeats, without waiting for the thread."""
         self._stop.set()
 
     @property
     def fenced_at_ms(self) -> int:
-        """W7: when the lease ends by our own clock unless it is renewed. Only a lease that was given up (W1) has an
-        earlier end at a later look.
-        """
+        """W7: when the lease ends by this process's own clock unless it is renewed; 0 once it has ended early (W1)."""
         return 0 if self._is_over else self._client.fenced_at_ms or 0
 
     def _run(self) -> None:
-        go_on = True
+        continues = True
         if not self._is_registered:
             try:
-                go_on = self._register()
+                continues = self._register()
             except BaseException as error:  # noqa: BLE001 - raised by `start`
                 self._refusal = error
                 return
             finally:
                 self._is_registered = True
                 self._registered()
-        elif self._client.in_flight is not None:  # this thread failed in a heartbeat and was started again
+        elif self._client.in_flight is not None:  # this thread failed in a heartbeat and was restarted
             self._client = note_lost_reply(self._client)
-        looks = 0
-        while go_on and not self._stop.wait(self._look_seconds):
-            looks += 1
-            is_beat = looks % self._looks_per_beat == 0
-            go_on = self._look_at_loop(is_beat=is_beat) and (not is_beat or self._beat_and_survive())
-        if not go_on:
+        polls = 0
+        while continues and not self._stop.wait(self._poll_seconds):
+            polls += 1
+            is_beat = polls % self._polls_per_beat == 0
+            continues = self._check_loop(is_beat=is_beat) and (not is_beat or self._beat_safely())
+        if not continues:
             self._lost()
 
     # ------------------------------------------------------------ the event loop
 
-    def _look_at_loop(self, *, is_beat: bool) -> bool:
-        """W1: whether the lease goes on."""
+    def _check_loop(self, *, is_beat: bool) -> bool:
+        """W1: check the event loop. Returns whether the lease continues."""
         watch = self._watch
-        state = LoopState.RUNS if watch is None else watch.look(self._look_seconds * MILLISECONDS)
+        state = LoopState.RUNS if watch is None else watch.poll(self._poll_seconds * MILLISECONDS)
         if watch is None or state is LoopState.RUNS:
             self._has_released = False
             return True
         if state is LoopState.BLOCKED:
-            if is_beat or not self._has_released:  # what it had claimed just before is found with the next beat
+            if is_beat or not self._has_released:  # the next beat finds instances claimed just before
                 self._release_instances(watch)
             return True
         self._end_lease(watch, state)
@@ -312,7 +310,7 @@ class LeaseThread:
     def _release_instances(self, watch: LoopWatch) -> None:
         is_first = not self._has_released
         self._has_released = True
-        moved = self._lose(watch, instances_only=True)
+        moved = self._move(watch, instances_only=True)
         if is_first:
             logger.warning(
                 "the event loop of worker %s has not run for %.1f s, blocked in %s; its %d instances move on to other "
@@ -332,53 +330,53 @@ class LeaseThread:
             why = "its event loop was closed while it ran. Close it first: async with hf.Engine(...)"
         else:
             why = f"its event loop has not run for {watch.silent_seconds:.0f} s, blocked in {watch.where()}"
-        self._lose(watch, instances_only=False)
+        self._move(watch, instances_only=False)
         logger.error("the lease of worker %s ends: %s", self.key, why, extra={"holdfast_worker": self.key})
 
-    def _lose(self, watch: LoopWatch, *, instances_only: bool) -> int:
-        """W6, in batches. When the store fails, the next look does it, or the lease runs out by itself."""
+    def _move(self, watch: LoopWatch, *, instances_only: bool) -> int:
+        """W6, in batches. If the store fails, the next poll repeats it, or the lease runs out by itself."""
         moved, culprit = 0, watch.rules.culprit()
         try:
-            while changed := self._lose_batch(culprit, instances_only=instances_only):
+            while changed := self._move_batch(culprit, instances_only=instances_only):
                 moved += changed
-                culprit = InstanceNumber(0)  # it is counted once
+                culprit = InstanceNumber(0)  # counted once
         except Exception as error:  # noqa: BLE001 - whatever the store raises
             self._trouble.log("what a worker has could not be moved on", error)
         return moved
 
-    def _lose_batch(self, culprit: InstanceNumber, *, instances_only: bool) -> int:
-        lose = MarkWorkerLost(
+    def _move_batch(self, culprit: InstanceNumber, *, instances_only: bool) -> int:
+        member = MarkWorkerLost(
             key=self.key,
             at_deadline=False,
             limit=BATCH,
             culprit=culprit or None,
             instances_only=instances_only,
         )
-        [outcome] = self._store.commit_apart(CommitId(self._providers.commit_id()), [lose])
+        [outcome] = self._store.commit_apart(CommitId(self._providers.commit_id()), [member])
         return outcome.changed if isinstance(outcome, Applied) else 0
 
     # ------------------------------------------------------------ heartbeats
 
     def _register(self) -> bool:
-        """The first beat. Where only its reply was lost, the next one says whether we are registered."""
+        """The first beat. If only its reply was lost, the next one shows whether the key is registered."""
         try:
             return self._beat()
         except ReplyLost:
             return self._beat()
 
-    def _beat_and_survive(self) -> bool:
+    def _beat_safely(self) -> bool:
         try:
-            go_on = self._beat()
+            continues = self._beat()
         except StoreReplaced:  # the store has logged it, and the worker halts
             return True
         except Exception as error:  # noqa: BLE001 - a beat without an answer is no reason to stop beating
             self._trouble.log("a heartbeat had no answer, and is repeated", error)
             return True
         self._trouble.succeeded()
-        return go_on
+        return continues
 
     def _beat(self) -> bool:
-        """One beat; another one at once where it told us no more than the token, whose reply had been lost (W9)."""
+        """One beat; another one at once if the first only returned the token of a beat whose reply was lost (W9)."""
         reply, action = self._send()
         if isinstance(reply, TokenMismatch) and action is LeaseAction.GO_ON:
             _, action = self._send()

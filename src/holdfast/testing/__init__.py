@@ -1,4 +1,4 @@
-"""What tests of Holdfast, and of programs built on it, are made of. Shipped with the package."""
+"""Test tools for programs that use Holdfast, and for Holdfast itself: environments, crashes, replay, conformance."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -13,10 +13,10 @@ __all__ = ["Crash", "CrashReport", "Environment", "Replayer"]
 
 _WHERE = {"Crash": "crashes", "CrashReport": "every_commit", "Environment": "environment", "Replayer": "replayer"}
 
-if not TYPE_CHECKING:  # a checker must still find a name that is written wrongly
+if not TYPE_CHECKING:  # a type checker must still report a misspelled name
 
     def __getattr__(name: str) -> object:
-        """Parts are loaded when they are first asked for."""
+        """Import a part when one of its names is first used."""
         where = _WHERE.get(name)
         if where is None:
             raise AttributeError(f"module 'holdfast.testing' has no attribute {name!r}")

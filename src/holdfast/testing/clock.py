@@ -1,8 +1,8 @@
-"""A clock that skips: when everybody on the event loop waits for a time, it is that time.
+"""A clock that skips time: when every task of the event loop waits for a time, the clock moves to the earliest one.
 
-It takes the place of the clock and of the selector of the loop that runs. Real time goes on under it: nothing is
-skipped while something real is under way (a thread, a process, a socket of an activity). What a worker does now and
-then by itself (look for work, look after others) is no reason to stop on the way: its timers are not counted.
+It replaces the clock and the selector of the running loop. Nothing is skipped while something takes real time (a
+thread, a process, a socket of an activity). The periodic timers of a worker (polls, maintenance) are not counted: the
+clock skips over them.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any, Final, Protocol
 
-from holdfast.background import LOOKS
+from holdfast.background import POLLING
 from holdfast.errors import UsageError
 from holdfast.runtime.platform import SystemClockAndIds
 from holdfast.runtime.turns.timers import TimerHeap
@@ -21,21 +21,21 @@ ATTRIBUTE: Final = "_holdfast_clock"
 
 
 class Watched(Protocol):
-    """An engine whose time is skipped."""
+    """The worker of an engine whose time is skipped."""
 
     def is_at_real_work(self, *, has_sockets: bool) -> bool:
-        """Whether something is under way that takes real time."""
+        """Whether something runs that takes real time."""
         ...
 
     def next_due_ms(self) -> int | None:
-        """When the store has something for its worker that waits for a time."""
+        """The next time at which the store has work for the worker."""
         ...
 
 
 class SkippingClock:
-    """The clock of one event loop. Those who use it enter and leave; when the last one has left, it goes on as it is.
+    """The clock of one event loop. Environments enter and leave it; when the last one has left, time runs normally.
 
-    What was skipped stays skipped: the loop's time never goes back.
+    Skipped time stays skipped: the time of the loop never goes back.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -46,7 +46,7 @@ class SkippingClock:
         self._parts: dict[str, Any] = parts
         self._real = SystemClockAndIds()
         self._offset = 0.0
-        self._looks: set[asyncio.TimerHandle] = set()
+        self._polls: set[asyncio.TimerHandle] = set()
         self._watched: list[Watched] = []
         self._calls = 0
         self._held = 0
@@ -59,7 +59,7 @@ class SkippingClock:
 
     @classmethod
     def of_running_loop(cls) -> "SkippingClock":
-        """The one of the loop that runs now."""
+        """The clock of the running loop."""
         loop = asyncio.get_running_loop()
         clock: SkippingClock | None = getattr(loop, ATTRIBUTE, None)
         if clock is None:
@@ -67,10 +67,10 @@ class SkippingClock:
             setattr(loop, ATTRIBUTE, clock)
         return clock
 
-    # ------------------------------------------------------------ who uses it
+    # ------------------------------------------------------------ users
 
     def enter(self, watched: Watched) -> None:
-        """Skip time for this one, too."""
+        """Skip time for this worker as well."""
         if not self._watched:
             self._parts["_selector"] = _SkippingSelector(self._selector, self.skip_if_idle)
             self._parts["call_at"] = self._note_call_at
@@ -78,18 +78,18 @@ class SkippingClock:
         self._watched.append(watched)
 
     def leave(self, watched: Watched) -> None:
-        """No more. Leaving twice is leaving once."""
+        """Skip time for this worker no more. A second call does nothing."""
         if watched not in self._watched:
             return
         self._watched.remove(watched)
         if not self._watched:
             self._parts["_selector"] = self._selector
             del self._parts["call_at"], self._parts["run_in_executor"]
-            self._looks.clear()
+            self._polls.clear()
 
     @contextmanager
     def held(self) -> Generator[None]:
-        """Skip nothing inside."""
+        """A context in which no time is skipped."""
         self._held += 1
         try:
             yield
@@ -99,34 +99,35 @@ class SkippingClock:
     # ------------------------------------------------------------ time
 
     def time(self) -> float:
-        """The loop's time: the real one and what was skipped."""
+        """The time of the loop, with the skipped time."""
         return self._time() + self._offset
 
     def now_ms(self) -> int:
-        """The wall clock, and what was skipped."""
+        """The wall clock, with the skipped time."""
         return self._real.now_ms() + round(self._offset * MILLISECONDS)
 
     def elapsed_ms(self) -> int:
-        """The steady clock, and what was skipped."""
+        """The monotonic clock, with the skipped time."""
         return self._real.elapsed_ms() + round(self._offset * MILLISECONDS)
 
     def advance(self, seconds: float) -> None:
-        """Let time pass at once, whatever is under way."""
+        """Move the clock at once, whatever runs."""
         self._offset += max(0.0, seconds)
 
     def skip_if_idle(self, timeout: float) -> bool:
-        """Skip to what is waited for next, if nothing real is under way. Whether anything was skipped."""
+        """Skip to the next due time if nothing takes real time. Whether time was skipped."""
         has_sockets = len(self._selector.get_map()) > self._own_sockets
         if self._calls or self._held or any(each.is_at_real_work(has_sockets=has_sockets) for each in self._watched):
             return False
         wait = self._next_wait()
         if wait is None:
             return False
-        self.advance(wait if wait > 0 else timeout)  # what is due already is found by the next look
+        self.advance(wait if wait > 0 else timeout)  # the next poll finds what is due already
         return True
 
     def _next_wait(self) -> float | None:
-        now, now_ms = self.time(), self.now_ms()
+        now = self.time()
+        now_ms = self.now_ms()
         waits: list[float] = []
         scheduled: list[asyncio.TimerHandle] = self._parts["_scheduled"]
         for handle in scheduled:
@@ -135,21 +136,21 @@ class SkippingClock:
             due = getattr(_callback(handle), "__self__", None)
             if isinstance(due, TimerHeap):
                 waits += [(at_ms - now_ms) / MILLISECONDS for at_ms in [due.next_ms] if at_ms is not None]
-            elif handle not in self._looks:
+            elif handle not in self._polls:
                 waits.append(handle.when() - now)
         waits += [
             (at_ms - now_ms) / MILLISECONDS for each in self._watched if (at_ms := each.next_due_ms()) is not None
         ]
         return min(waits, default=None)
 
-    # ------------------------------------------------------------ in the loop's place
+    # ------------------------------------------------------------ replaced methods of the loop
 
     def _note_call_at(self, when: float, callback: Callable[..., object], *args: Any, context: Any = None) -> Any:
         handle = self._call_at(when, callback, *args, context=context)
         task = asyncio.current_task(self._loop)
-        if task is not None and task.get_name() in LOOKS:
-            self._looks = {look for look in self._looks if not look.cancelled() and look.when() > self.time()}
-            self._looks.add(handle)
+        if task is not None and task.get_name() in POLLING:
+            self._polls = {poll for poll in self._polls if not poll.cancelled() and poll.when() > self.time()}
+            self._polls.add(handle)
         return handle
 
     def _count_executor(self, executor: Any, function: Callable[..., Any], *args: Any) -> "asyncio.Future[Any]":
@@ -168,7 +169,7 @@ def _callback(handle: asyncio.TimerHandle) -> object:
 
 
 class _SkippingSelector:
-    """Where a selector would wait for a time, time is skipped. All else is the selector's."""
+    """A selector that skips time instead of waiting."""
 
     def __init__(self, selector: selectors.BaseSelector, skip: Callable[[float], bool]) -> None:
         self._selector = selector

@@ -1,14 +1,13 @@
-"""A worker that dies at commits which a test names, and is followed by another on the same store.
+"""Workers that crash at commits which a test names. Another worker takes over the store each time.
 
-The worker dies inside this process as SIGKILL would end it: nothing more of it reaches the store, and nothing that ran
-goes on. Whoever starts instances, raises events or waits for results is another process, as it were: its calls go on
-with the next worker. No time passes: a death on the same host is seen at once (W11).
+A crash has the effect of SIGKILL inside this process: nothing more of the worker reaches the store, and its bodies do
+not continue. Calls of the test (starts, events, results) are those of another process: they continue with the next
+worker. No time passes, because a crash on the same host is detected at once (W11).
 
-Commits as a test names them: by an activity, by a name, by their number, or all of them.
-
-A commit belongs to an activity when it records how an attempt of it ended. It belongs to a name when that is the name
-of such an activity, of an event that reaches the code in it, or the kind of anything that it adds to the history
-(``handle.history()`` has the kinds: ``started``, ``timer_fired``, ``workflow_completed``, ...).
+A test names commits by an activity, by a name, by their number, or all of them. A commit belongs to an activity if it
+records the end of an attempt of that activity. It belongs to a name if that is the name of such an activity, of an
+event that reaches the code in it, or the kind of an event that it adds to the history (``handle.history()`` has the
+kinds: ``started``, ``timer_fired``, ``workflow_completed``, ...).
 """
 
 import asyncio
@@ -49,17 +48,17 @@ if TYPE_CHECKING:
 
 
 Where = AnyActivity | str | int | EllipsisType
-"""Which commits: an activity, a name, the number of one, counted from now, or ``...`` for every one."""
+"""Names commits: an activity, a name, the number of a commit, counted from now, or ``...`` for every commit."""
 NameOf = Callable[[InstanceNumber, int, int], str]
 """The name of an activity, by its instance, execution and number."""
 HeldTime = Callable[[], AbstractContextManager[None]]
 """A context in which no time is skipped."""
 NO_NUMBER: Final = 0
-"""Of an instance that is created in the very commit."""
+"""The number of an instance that is created in the same commit."""
 
 
 def checked(where: object) -> Where:
-    """What a test may say."""
+    """`where`, if it names commits."""
     if isinstance(where, Activity):
         activity: Activity[..., Any] = cast("Any", where)
         return activity
@@ -101,7 +100,7 @@ def _names_of_event(event: HistoryEvent, turn: Turn, name_of: NameOf) -> Iterato
 
 
 def identity_of(member: Member) -> tuple[object, ...] | None:
-    """Which step a member is, however often it is tried; None for what is no step (claims, leases)."""
+    """The step of a member, the same for every retry; None for a member that is not a step (claims, leases)."""
     match member:
         case Start():
             return ("start", member.id)
@@ -124,7 +123,7 @@ def identity_of(member: Member) -> tuple[object, ...] | None:
 
 
 class Crash:
-    """What `Environment.crash` gives back: where the worker dies, and how often it has."""
+    """The result of `Environment.crash`: `deaths` is the number of crashes at these commits so far."""
 
     def __init__(self, point: FaultPoint, where: Where) -> None:
         self._point = point
@@ -137,7 +136,7 @@ class Crash:
         return f"<crash {self._point} {self._where!r}: {self.deaths} so far>"
 
     def is_due(self, point: FaultPoint, members: Sequence[Member], name_of: NameOf) -> bool:
-        """Whether the worker dies now. At one step it dies once, however often the step is tried."""
+        """Whether the worker crashes now: once for each step, however often the step is retried."""
         if point is not self._point:
             return False
         self._commits += 1
@@ -158,8 +157,9 @@ class Crash:
         if isinstance(where, int):
             return self._commits == where
         wanted = where if isinstance(where, str) else where.name
-        told = [member for member in members if not isinstance(member, Deliver)]  # a message has not reached the code
-        return any(wanted in names_in(member, name_of) for member in told)
+        # A message in an inbox has not reached the code.
+        applied = [member for member in members if not isinstance(member, Deliver)]
+        return any(wanted in names_in(member, name_of) for member in applied)
 
 
 T = TypeVar("T")
@@ -334,7 +334,7 @@ def read_at_once(reading: Coroutine[Any, Any, T]) -> T:
 
 
 def as_the_first(outcome: Outcome) -> Outcome:
-    """The first try may have ended the instance: that it has ended is no news then."""
+    """The outcome of a repeated call, whose first try may have ended the instance, as the outcome of the first try."""
     match outcome:
         case TerminatedInstance():
             return TerminatedInstance(instance=outcome.instance, was_open=True)
@@ -345,7 +345,7 @@ def as_the_first(outcome: Outcome) -> Outcome:
 
 
 def quiet_crashes(loop: asyncio.AbstractEventLoop) -> Callable[[], None]:
-    """From now on deaths are no news for the loop. What is given back ends it."""
+    """Hide simulated crashes from the exception handler of the loop. Call the returned function to restore it."""
     before = loop.get_exception_handler()
 
     def handle(of: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
@@ -361,6 +361,6 @@ def quiet_crashes(loop: asyncio.AbstractEventLoop) -> Callable[[], None]:
 
 
 def ignore_crashes(loop: asyncio.AbstractEventLoop, context: Mapping[str, Any]) -> None:
-    """A simulated crash is not news; anything else that nobody took is."""
+    """An exception handler that hides simulated crashes."""
     if not isinstance(context.get("exception"), SimulatedCrash):
         loop.default_exception_handler(dict(context))

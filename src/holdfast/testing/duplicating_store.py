@@ -1,4 +1,4 @@
-"""A store that delivers twice what a test names: the second time nothing may change (L11, G6)."""
+"""Stores that commit members twice: the second commit must change nothing (L11, G6)."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -26,19 +26,19 @@ UNKNOWN: Final = 0.5
 DUPLICATE_ID: Final = 2**40
 
 AGAIN: Final = 1 << 62
-"""Set in the id of the commit that delivers things again."""
+"""A bit that is set in the id of a repeated commit."""
 TAKEN: Final = (EventVerdict.DELIVER, EventVerdict.KEEP)
 
 
 class RedeliveringStore(SqliteStore):
-    """`repeated` says what comes twice, `violations` what was done twice because of it."""
+    """Commits the members named in `repeated` twice; `violations` lists those that had an effect twice."""
 
     repeated: list[Where]
     violations: list[str]
     name_of: NameOf
 
     def begin_repeating(self, name_of: NameOf) -> None:
-        """Nothing comes twice yet."""
+        """Begin with no repeated members."""
         self.repeated = []
         self.violations = []
         self.name_of = name_of
@@ -49,7 +49,7 @@ class RedeliveringStore(SqliteStore):
         if named:
             second = await super().commit(CommitId(commit_id ^ AGAIN), named)
             pairs = zip(named, second, strict=True)
-            self.violations += [f"{member!r} was done twice" for member, outcome in pairs if _did(member, outcome)]
+            self.violations += [f"{member!r} was applied twice" for member, outcome in pairs if _did(member, outcome)]
         return outcomes
 
     def _is_named(self, member: Member) -> bool:
@@ -62,10 +62,10 @@ class RedeliveringStore(SqliteStore):
 
 
 def _is_one(member: Member) -> bool:
-    """Whether the same member again means the same thing again, and not another one."""
+    """Whether a repeated member is a duplicate, and not a second request."""
     match member:
         case Start():
-            return member.policy is IdPolicy.IDEMPOTENT  # other policies say that a second start is another one (G3)
+            return member.policy is IdPolicy.IDEMPOTENT  # with other policies a second start is a new one (G3)
         case Deliver():
             return bool(member.message_id) or not isinstance(member.event, EventReceived)  # G6: known by its id
         case _:
@@ -73,7 +73,7 @@ def _is_one(member: Member) -> bool:
 
 
 def _did(member: Member, outcome: Outcome) -> bool:
-    """Whether a member that came again changed anything. A turn without events has no number of its own."""
+    """Whether a repeated member changed anything. A turn without events has no number, so it is not counted."""
     match outcome:
         case Applied():
             return not (isinstance(member, Turn) and not member.events)
@@ -88,10 +88,10 @@ def _did(member: Member, outcome: Outcome) -> bool:
 
 
 class DuplicatingStore(SqliteStore):
-    """Delivers some members twice, as networks and impatient senders do. The second time nothing may change.
+    """Commits some members twice, as a network with retries does. The second commit must change nothing.
 
-    Of its commits, the share `lost_replies` is told as an error although it is on disk; of those, half cannot be looked
-    up either.
+    `lost_replies` is the share of commits that raise an error although they are on disk; `was_committed` fails for half
+    of these.
     """
 
     def __init__(self, path: Path, *, clock: Callable[[], int], random: Random, lost_replies: float = 0.0) -> None:
@@ -103,7 +103,7 @@ class DuplicatingStore(SqliteStore):
         self.violations: list[str] = []
 
     async def _on_writer_thread(self, work: Callable[[], Value]) -> Value:
-        """Real threads have no place in a simulation."""
+        """Run the work on the simulated event loop: a simulation has no threads."""
         return work()
 
     async def commit(self, commit_id: CommitId, members: Sequence[Member]) -> list[Outcome]:
@@ -133,5 +133,5 @@ class DuplicatingStore(SqliteStore):
 
 
 def _may_repeat(member: Member) -> bool:
-    """A turn without events has no number of its own; repeating it repeats nothing."""
+    """Whether applying a member twice is allowed: a turn without events has no number and no effect."""
     return isinstance(member, Turn) and not member.events

@@ -1,7 +1,7 @@
-"""What a program's own tests run workflows in: an engine whose time skips, and whose activities can be replaced.
+"""The test environment: an engine that skips time, with replaceable activities and crashes on request.
 
-Waits of months take milliseconds: when everything waits for a time, it is that time. Activities that take real time
-(threads, processes, sockets) are waited for. See ``docs/guide/testing.md``.
+Waits of months take milliseconds: when everything waits for a time, the clock moves to that time. Activities that take
+real time (threads, processes, sockets) are awaited. See ``docs/guide/testing.md``.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from holdfast.errors import InvalidOption, InvariantBroken, UsageError
 from holdfast.runtime.platform import FaultHook, FaultPoint, Platform, SystemClockAndIds
 from holdfast.runtime.session import StoreSession
 from holdfast.runtime.worker import DEFAULT_CACHE_SIZE
-from holdfast.storage.contract import IN_MEMORY
+from holdfast.storage.contract import IN_MEMORY, NullNotifier
 from holdfast.storage.members.member import Member
 from holdfast.storage.records import InstanceNumber
 from holdfast.storage.sqlite.store import SqliteStore
@@ -46,7 +46,7 @@ NEVER_MS: Final = 2**53
 class Environment(Engine):
     """An engine for tests: ``async with Environment(workflows=[checkout], activities=[charge]) as env: ...``
 
-    Everything that an engine can do, with a clock that skips. The store is in memory unless a path is given.
+    It has all methods of an engine, and a clock that skips. The store is in memory unless a path is given.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class Environment(Engine):
             _platform=Platform(
                 providers=self._time,
                 make_lease=StaticLease,
-                make_notifier=NoNotifier,
+                make_notifier=lambda _path, _name, _heard: NullNotifier(),
                 fault_hook=self._at_fault_point,
                 detect_local_deaths=False,
             ),
@@ -128,7 +128,7 @@ class Environment(Engine):
             raise InvariantBroken(f"a second delivery was applied: {'; '.join(store.violations)}")
 
     def run_sync(self, scenario: "Callable[[Self], Coroutine[Any, Any, T]]") -> T:
-        """Run a test on an event loop of its own: `scenario` is an async function that takes the environment."""
+        """Run a test on a new event loop: `scenario` is an async function that takes the environment."""
 
         async def inside() -> T:
             async with self as env:
@@ -152,14 +152,14 @@ class Environment(Engine):
         minutes: float = 0,
         seconds: float = 0,
     ) -> None:
-        """Let so much time pass. Whatever is due meanwhile happens in its order."""
+        """Let this much time pass. Everything that becomes due meanwhile happens in order."""
         total = dt.timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds) + (duration or dt.timedelta())
         if total < dt.timedelta():
-            raise InvalidOption(f"time goes forward only: {total}")
+            raise InvalidOption(f"time cannot be skipped backwards: {total}")
         await asyncio.sleep(total.total_seconds())
 
     def real_time(self) -> AbstractContextManager[None]:
-        """Skip nothing inside: for input and output of the test itself."""
+        """A context in which no time is skipped, for input and output of the test itself."""
         return self._clock.held()
 
     @property
@@ -171,33 +171,33 @@ class Environment(Engine):
     # ------------------------------------------------------------ activities and workflows
 
     def replace(self, what: Replaceable, with_: Body | BaseException) -> None:
-        """From now on run `with_`, a function of the same parameters, instead of an activity; or raise an exception.
+        """Run `with_` instead of an activity or a workflow from now on, or raise it if it is an exception.
 
-        In the place of a workflow, of a child for example, it is workflow code.
+        It takes the same parameters. The replacement of a workflow, such as a child, runs as workflow code.
         """
         self._replacements.replace(what, with_)
 
     def restore(self, what: Replaceable) -> None:
-        """Run the activity or the workflow itself again."""
+        """Run the original activity or workflow again from now on."""
         self._replacements.restore(what)
 
     def calls(self, activity: AnyActivity) -> list[dict[str, Any]]:
-        """The arguments of each run of an activity so far, replaced or not: a dictionary by name for each."""
+        """The arguments of each run of an activity so far, replaced or not, as a dictionary by name."""
         return self._replacements.calls(activity)
 
     # ------------------------------------------------------------ crashes
 
     def crash(self, *, before: Where | None = None, after: Where | None = None) -> Crash:
-        """Let the worker die before or after the commit of a step; another goes on with its store at once.
+        """Crash the worker before or after the commit of a step; another worker takes over at once.
 
-        The step is an activity (the commit that records how it ended), a name (of an activity, of an event, or a kind
-        of history event such as "timer_fired"), the number of a commit, counted from now, or ``...`` for every one. At
-        one step it dies once. `deaths` of what this gives back says how often that was.
+        The step is an activity (the commit that records its end), a name (of an activity, of an event, or a kind of
+        history event such as "timer_fired"), the number of a commit, counted from now, or ``...`` for every commit. The
+        worker crashes once for each step. The returned object has the number of crashes so far in `deaths`.
         """
         given = [(FaultPoint.BEFORE_COMMIT, before), (FaultPoint.AFTER_COMMIT, after)]
         named = [(point, where) for point, where in given if where is not None]
         if len(named) != 1:
-            raise UsageError("crash before= something or after= something; for both, say it twice")
+            raise UsageError("give either before= or after=; call crash() twice for both")
         crash = Crash(named[0][0], checked(named[0][1]))
         if self._restore_handler is None:
             self._restore_handler = quiet_crashes(asyncio.get_running_loop())
@@ -206,25 +206,28 @@ class Environment(Engine):
 
     @property
     def deaths(self) -> int:
-        """How often the worker has died so far."""
+        """How often the worker has crashed so far."""
         return self._workers.deaths
 
     def duplicate(self, what: AnyActivity | str | EllipsisType = ...) -> None:
-        """From now on deliver something twice: the ends of an activity, an event by its name, or everything.
+        """Deliver something twice from now on: the results of an activity, an event by its name, or everything.
 
-        The second time nothing may change; that it did is an `InvariantBroken` when the environment is closed.
+        The second delivery must not change anything; if it does, `InvariantBroken` is raised when the environment is
+        closed.
         """
         if not isinstance(self._given_store, RedeliveringStore):
-            raise UsageError("duplicates need a store of the environment's own: give it a path, or nothing")
+            raise UsageError(
+                "duplicate() needs a store that the environment made: give the environment a path, or no store"
+            )
         if isinstance(what, int):
             raise UsageError(f"name an activity or an event, or ... for everything, not {what!r}")
         self._given_store.repeated.append(checked(what))
 
     async def crash_at_every_commit(self, workflow: AnyWorkflow, *args: Any) -> CrashReport:
-        """Run a workflow again and again, each time with the worker dying before or after another of its commits.
+        """Run a workflow once for each of its commits, with a crash of the worker before and after that commit.
 
-        Result and steps must be those of a calm run; `CrashReport.check` raises if not. Each run has a store of its
-        own, in which some messages are delivered twice. Activities run as they do in this environment.
+        Result and steps must equal those of a run without a crash; `CrashReport.check` raises otherwise. Each run has
+        its own store, which delivers some messages twice. Activities are replaced as in this environment.
         """
 
         def again(store: SqliteStore, hook: FaultHook | None) -> Environment:
@@ -240,7 +243,7 @@ class Environment(Engine):
 
 
 class EnvironmentClock(SystemClockAndIds):
-    """The real world, but for the time, which is the environment's once that is open."""
+    """The real clocks and ids, with the skipping clock while the environment is open."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -254,7 +257,7 @@ class EnvironmentClock(SystemClockAndIds):
 
 
 class StaticLease(TaskLease):
-    """A lease that needs no heartbeats: it ends when another worker finds it overdue, and nobody else does."""
+    """A lease without heartbeats. Only another worker that finds it expired ends it."""
 
     async def start(self) -> None:
         self._beat()
@@ -262,19 +265,3 @@ class StaticLease(TaskLease):
     @property
     def fenced_at_ms(self) -> int:
         return NEVER_MS
-
-
-class NoNotifier:
-    """There is no other process to wake."""
-
-    def __init__(self, path: Path, name: str, heard: Callable[[], None]) -> None:
-        del path, name, heard
-
-    def open(self) -> None:
-        """Nothing is heard."""
-
-    def close(self) -> None:
-        """Nothing was heard."""
-
-    def notify(self) -> None:
-        """Nobody is told."""

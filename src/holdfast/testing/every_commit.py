@@ -1,7 +1,7 @@
-"""Death at every commit: a workflow is run again and again, and each time its worker dies at another commit.
+"""A crash at every commit: a workflow is run once for each of its commits, and its worker crashes at that commit.
 
-Whatever happens, the result and the steps must be those of a calm run (L13, G12). The worker dies inside this process,
-as SIGKILL would end it: nothing more reaches the store, and nothing that ran goes on.
+Result and steps must equal those of a run without a crash (L13, G12). A crash has the effect of SIGKILL inside this
+process: nothing more of the worker reaches the store, and its bodies do not continue.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from holdfast.storage.sqlite.store import SqliteStore
 from holdfast.testing.clock import SkippingClock
 from holdfast.testing.crashes import ignore_crashes
 from holdfast.testing.duplicating_store import DuplicatingStore
-from holdfast.testing.simulation.simulation import die
+from holdfast.testing.simulation.simulation import kill_engine
 
 if TYPE_CHECKING:
     from holdfast.client.engine import Engine
@@ -40,25 +40,25 @@ Make = Callable[[SqliteStore, FaultHook | None], "Engine"]
 
 @dataclass(frozen=True, slots=True)
 class RunEnding:
-    """What came of one run."""
+    """How one run ended."""
 
     result: str
     commands: list[list[HistoryEvent]]
-    """Of every execution."""
+    """The commands of each execution."""
     problems: list[str]
 
 
 @dataclass(slots=True)
 class CrashReport:
-    """What came of all runs."""
+    """The outcome of all runs."""
 
     result: str
-    """The result of the calm run, or its failure, as a text."""
+    """The result of the run without a crash, or its failure, as a string."""
     crashes: int = 0
     problems: list[str] = field(default_factory=list[str])
 
     def check(self) -> None:
-        """Raise `InvariantBroken` if any run ended in another way than the calm one."""
+        """Raise `InvariantBroken` if a run with a crash differs from the run without one."""
         if self.problems:
             raise InvariantBroken(f"{len(self.problems)} differences after crashes: " + "; ".join(self.problems))
 
@@ -66,19 +66,19 @@ class CrashReport:
 async def crash_at_every_commit(
     make: Make, clock: SkippingClock, workflow: AnyWorkflow, args: tuple[Any, ...]
 ) -> CrashReport:
-    """Run it calmly, and then with a death before and after each commit until there are no more."""
+    """Run the workflow without a crash, then with a crash before and after each of its commits."""
     loop = asyncio.get_running_loop()
     handler = loop.get_exception_handler()
     loop.set_exception_handler(ignore_crashes)
     try:
         with tempfile.TemporaryDirectory(prefix="holdfast-crashes-") as folder:
-            life = _Lives(make, clock, workflow, args, Path(folder))
-            calm, _ = await life.live("calm", None, 0)
+            runs = _Runs(make, clock, workflow, args, Path(folder))
+            calm, _ = await runs.run("calm", None, 0)
             report = CrashReport(calm.result, problems=list(calm.problems))
             for point in FaultPoint:
                 for at in range(1, MOST_COMMITS):
-                    ended, died = await life.live(f"{point}-{at}", point, at)
-                    if not died:
+                    ended, has_crashed = await runs.run(f"{point}-{at}", point, at)
+                    if not has_crashed:
                         break
                     report.crashes += 1
                     report.problems += [f"{point} {at}: {each}" for each in _differences(calm, ended)]
@@ -87,8 +87,8 @@ async def crash_at_every_commit(
         loop.set_exception_handler(handler)
 
 
-class _Lives:
-    """Runs with at most one death each."""
+class _Runs:
+    """Runs with at most one crash each."""
 
     def __init__(
         self, make: Make, clock: SkippingClock, workflow: AnyWorkflow, args: tuple[Any, ...], folder: Path
@@ -99,22 +99,23 @@ class _Lives:
         self._args = args
         self._folder = folder
 
-    async def live(self, name: str, point: FaultPoint | None, at: int) -> tuple[RunEnding, bool]:
-        """One run, in a store of its own. How it ended, and whether the worker died on the way."""
+    async def run(self, name: str, point: FaultPoint | None, at: int) -> tuple[RunEnding, bool]:
+        """One run on its own store. Returns how it ended, and whether the worker crashed."""
         path = self._folder / f"{name}.db"
-        crashed, over = asyncio.Event(), asyncio.Event()
+        crashed = asyncio.Event()
+        over = asyncio.Event()
         first = self._store(path)
-        engine = self._make(first, _death(point, at, crashed, over))
+        engine = self._make(first, _crash_at(point, at, crashed, over))
         work = asyncio.ensure_future(self._work(engine))
-        death = asyncio.ensure_future(crashed.wait())
-        await asyncio.wait((work, death), return_when=asyncio.FIRST_COMPLETED)
-        death.cancel()
+        crash = asyncio.ensure_future(crashed.wait())
+        await asyncio.wait((work, crash), return_when=asyncio.FIRST_COMPLETED)
+        crash.cancel()
         second: DuplicatingStore | None = None
         if crashed.is_set():
             work.cancel()
             with suppress(asyncio.CancelledError, SimulatedCrash, HoldfastError):
                 await work
-            await die(engine)
+            await kill_engine(engine)
             self._clock.advance(LEASE_SECONDS)  # so that the successor finds the lease overdue
             second = self._store(path)
             engine = self._make(second, None)
@@ -147,8 +148,8 @@ class _Lives:
         return DuplicatingStore(path, clock=self._clock.now_ms, random=Random(path.name))  # noqa: S311 - reproducible
 
 
-def _death(point: FaultPoint | None, at: int, crashed: asyncio.Event, over: asyncio.Event) -> FaultHook:
-    """Dies at a commit, and stays dead. When the work is over, the worker may leave in peace."""
+def _crash_at(point: FaultPoint | None, at: int, crashed: asyncio.Event, over: asyncio.Event) -> FaultHook:
+    """A fault hook that crashes at a commit and at every later one, until the work is over."""
     seen = 0
 
     def hook(now: FaultPoint, members: Sequence[Member]) -> None:

@@ -1,4 +1,4 @@
-"""The pytest plugin: a fixture that makes environments. Nothing of Holdfast is loaded until a test asks for it."""
+"""The pytest plugin: a fixture for environments. It imports Holdfast when a test first uses the fixture."""
 
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def holdfast_environment() -> "type[Environment]":
-    """Makes an environment: ``holdfast_environment(workflows=[...]).run_sync(scenario)``, or ``async with`` it."""
-    from holdfast.testing.environment import Environment  # noqa: PLC0415 - no test run without it pays for it
+    """The class `Environment`: ``holdfast_environment(workflows=[...]).run_sync(scenario)``, or with ``async with``."""
+    from holdfast.testing.environment import Environment  # noqa: PLC0415 - only tests that use it pay for the import
 
     return Environment

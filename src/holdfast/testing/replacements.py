@@ -1,4 +1,4 @@
-"""Activities and workflows in tests: what they do can be replaced, and the calls of activities are noted."""
+"""Replaces the bodies of activities and workflows in an environment, and records the calls of activities."""
 
 import copy
 import inspect
@@ -17,23 +17,23 @@ _BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_
 
 
 class Replacements:
-    """What stands for the activities and workflows of one environment. They themselves are not changed."""
+    """The replacements of one environment. They change its registry, not the activities and workflows."""
 
     def __init__(self, registry: Registry, replace: Mapping[Replaceable, Body | BaseException]) -> None:
         self._registry = registry
         self._real = dict(registry.activities)
         self.workflows = list(registry.workflows.values())
-        """The workflows themselves."""
+        """The original workflows."""
         self._calls: dict[str, list[dict[str, Any]]] = {name: [] for name in self._real}
         self.made: dict[Replaceable, Body | BaseException] = {}
         for activity in self._real.values():
             if not activity.process:
-                registry.activities[activity.name] = self._noting(activity, activity.fn)
+                registry.activities[activity.name] = self._recording(activity, activity.fn)
         for what, body in replace.items():
             self.replace(what, body)
 
     def replace(self, what: Replaceable, body: Body | BaseException) -> None:
-        """From now on, run `body` instead, or raise it."""
+        """Run `body` instead from now on, or raise it if it is an exception."""
         known = self._known_workflow(what) if isinstance(what, Workflow) else self._known(what)
         self.made[known] = body
         function = _raising(body, known) if isinstance(body, BaseException) else body
@@ -43,17 +43,17 @@ class Replacements:
             raise InvalidOption(f"{known.name} is replaced by a function or an exception, not by {function!r}")
         _check(known, function)
         if isinstance(known, Workflow):
-            self._registry.workflows[known.name] = _acting(known, function)
+            self._registry.workflows[known.name] = _replaced(known, function)
         else:
-            self._registry.activities[known.name] = self._noting(known, function)
+            self._registry.activities[known.name] = self._recording(known, function)
 
     @property
     def real(self) -> list[Activity[..., Any]]:
-        """The activities themselves."""
+        """The original activities."""
         return list(self._real.values())
 
     def restore(self, what: Replaceable) -> None:
-        """From now on, run the activity or the workflow itself again."""
+        """Run the original body again from now on."""
         if isinstance(what, Workflow):
             workflow = self._known_workflow(what)
             self.made.pop(workflow, None)
@@ -61,13 +61,15 @@ class Replacements:
             return
         known = self._known(what)
         self.made.pop(known, None)
-        self._registry.activities[known.name] = known if known.process else self._noting(known, known.fn)
+        self._registry.activities[known.name] = known if known.process else self._recording(known, known.fn)
 
     def calls(self, activity: AnyActivity) -> list[dict[str, Any]]:
         """The arguments of each run of the activity so far, by name."""
         known = self._known(activity)
         if known.process and known not in self.made:
-            raise UsageError(f"{known.name} runs in a process of its own, where calls are not noted; replace it")
+            raise UsageError(
+                f"{known.name} runs in another process, where its calls are not recorded; replace it to record them"
+            )
         return [dict(call) for call in self._calls[known.name]]
 
     def _known(self, activity: object) -> Activity[..., Any]:
@@ -85,33 +87,35 @@ class Replacements:
             raise UsageError(f"the environment does not have {workflow!r}; known: {names}")
         return workflow
 
-    def _noting(self, activity: Activity[..., Any], body: Body) -> Activity[..., Any]:
-        signature, calls = inspect.signature(activity.fn), self._calls[activity.name]
+    def _recording(self, activity: Activity[..., Any], body: Body) -> Activity[..., Any]:
+        signature = inspect.signature(activity.fn)
+        calls = self._calls[activity.name]
 
-        def note(args: tuple[Any, ...], kwargs: dict[str, Any]) -> inspect.BoundArguments:
+        def record(args: tuple[Any, ...], kwargs: dict[str, Any]) -> inspect.BoundArguments:
             bound = signature.bind(*args, **kwargs)
-            bound.apply_defaults()  # the activity's own: what replaces it needs none
+            bound.apply_defaults()  # the replacement may lack the defaults of the activity
             calls.append(dict(bound.arguments))
             return bound
 
         @wraps(body)
         async def run_async(*args: Any, **kwargs: Any) -> Any:
-            bound = note(args, kwargs)
+            bound = record(args, kwargs)
             return await body(*bound.args, **bound.kwargs)
 
         @wraps(body)
         def run_in_thread(*args: Any, **kwargs: Any) -> Any:
-            bound = note(args, kwargs)
+            bound = record(args, kwargs)
             return body(*bound.args, **bound.kwargs)
 
         @wraps(body)
         def iterate(*args: Any, **kwargs: Any) -> Iterator[Any]:
-            bound = note(args, kwargs)
+            bound = record(args, kwargs)
             yield from body(*bound.args, **bound.kwargs)
 
-        is_coroutine, is_stream = inspect.iscoroutinefunction(body), inspect.isasyncgenfunction(body)
+        is_coroutine = inspect.iscoroutinefunction(body)
+        is_stream = inspect.isasyncgenfunction(body)
         stand_in = copy.copy(activity)
-        stand_in.signature = activity.signature  # what is stored stays what the activity itself takes and gives
+        stand_in.signature = activity.signature  # arguments and results are encoded by the original types
         stand_in.is_async = is_coroutine or is_stream
         if is_coroutine:
             stand_in.fn = run_async
@@ -121,17 +125,17 @@ class Replacements:
         return stand_in
 
 
-def _acting(workflow: Workflow[..., Any], body: Body) -> Workflow[..., Any]:
-    """Another function in the place of a workflow's own. It is workflow code, too."""
+def _replaced(workflow: Workflow[..., Any], body: Body) -> Workflow[..., Any]:
+    """A copy of a workflow, or of a flow, that runs `body` as its workflow code."""
 
     @wraps(body)
     async def run_plain(*args: Any, **kwargs: Any) -> Any:
         return body(*args, **kwargs)
 
     stand_in = copy.copy(workflow)
-    stand_in.signature = workflow.signature  # what is stored stays what the workflow itself takes and gives
+    stand_in.signature = workflow.signature  # arguments and results are encoded by the original types
     stand_in.fn = body if inspect.iscoroutinefunction(body) else run_plain
-    stand_in.is_flow = False  # in the place of a flow, too
+    stand_in.is_flow = False
     return stand_in
 
 
@@ -151,11 +155,11 @@ def _yields(known: Replaceable) -> bool:
 
 
 def _check(known: Replaceable, body: Body) -> None:
-    """The body has to take every call that the activity or the workflow takes, and to yield if that does."""
+    """Raise `InvalidOption` if the body cannot take the calls of the original, or only one of the two yields."""
     if _yields(known) and inspect.iscoroutinefunction(body):
         raise InvalidOption(f"{known.name} yields values; replace it by a generator, or by a `def` that returns a list")
     if not _yields(known) and (inspect.isasyncgenfunction(body) or inspect.isgeneratorfunction(body)):
-        raise InvalidOption(f"{known.name} returns one value; what replaces it must not yield")
+        raise InvalidOption(f"{known.name} returns one value; its replacement must not yield")
     parameters = list(inspect.signature(known.fn).parameters.values())
     is_flow = isinstance(known, Workflow) and known.is_flow
     args = [None] if is_flow else [None for each in parameters if each.kind in _BY_POSITION]
@@ -163,4 +167,4 @@ def _check(known: Replaceable, body: Body) -> None:
     try:
         inspect.signature(body).bind(*args, **kwargs)
     except (TypeError, ValueError) as error:
-        raise InvalidOption(f"what replaces {known.name} does not take its arguments: {error}") from error
+        raise InvalidOption(f"the replacement of {known.name} does not take its arguments: {error}") from error

@@ -1,4 +1,4 @@
-"""Replays exported histories with today's code: does it still take the steps that were recorded (G12)?"""
+"""Replays exported histories with the current code, to find changes that do not fit running instances (G12)."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -22,7 +22,7 @@ SUFFIXES: Final = (".json", ".jsonl")
 
 
 class Replayer:
-    """Knows today's code: ``Replayer(workflows=[checkout]).replay_all("tests/histories")``. No activity is run."""
+    """Replays histories: ``Replayer(workflows=[checkout]).replay_all("tests/histories")``. It runs no activity."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class Replayer:
         self._registry = Registry(modules, workflows, (), flows)
 
     def replay(self, history: str | Path) -> None:
-        """Replay one history: its text, or the path of its file. Raises `HistoryMismatch` with the first difference."""
+        """Replay one history, given as JSON or as a path. Raises `HistoryMismatch` with the first difference."""
         is_text = isinstance(history, str) and history.lstrip()[:1] in ("{", "[")
         if is_text:
             self._replay(str(history), "")
@@ -42,7 +42,10 @@ class Replayer:
             self._replay(_read(Path(history)), f"{history}: ")
 
     def replay_all(self, folder: str | Path) -> list[str]:
-        """Replay every ``.json`` and ``.jsonl`` of a folder. The names of the files; all differences in one error."""
+        """Replay every ``.json`` and ``.jsonl`` file of a folder, and return their names.
+
+        Raises one `HistoryMismatch` with the first difference of each file.
+        """
         try:
             files = sorted(path for path in Path(folder).iterdir() if path.suffix in SUFFIXES)
         except OSError as error:
@@ -78,7 +81,7 @@ class Replayer:
 
 
 def _read_flow(flow: "FlowWorkflow", events: list[HistoryEvent], where: str) -> None:
-    """Nothing of a flow is replayed: its history has to fit it, and one of another version stays with that one."""
+    """Check that a history fits its flow. An instance of another version of the flow keeps that version."""
     if version_of(events) != flow.hash:
         return
     try:

@@ -48,7 +48,7 @@ def test_code_catches_exceptions_that_it_imported_from_modules_which_are_not_reg
     together(scenario())
 
 
-def test_what_code_cannot_name_is_not_known() -> None:
+def test_an_exception_type_that_code_cannot_name_is_unknown() -> None:
     registry = Registry(workflows=[checkout])
     assert registry.resolve("tests.unit.authoring.declined.Declined") is Declined
     assert registry.resolve("holdfast.errors.WorkerLost") is hf.WorkerLost
@@ -120,11 +120,11 @@ def test_a_method_is_refused_by_the_decorator_and_a_static_one_is_not() -> None:
 
         async def run(self) -> None: ...
 
-    with pytest.raises(hf.InvalidOption, match=r"Mail.send is a method.*function at module level"):
+    with pytest.raises(hf.errors.InvalidOption, match=r"Mail.send is a method.*function at module level"):
         hf.activity(Mail.send)
-    with pytest.raises(hf.InvalidOption, match=r"Mail.build is a method"):
+    with pytest.raises(hf.errors.InvalidOption, match=r"Mail.build is a method"):
         hf.activity(queue="slow")(vars(Mail)["build"].__func__)
-    with pytest.raises(hf.InvalidOption, match=r"Mail.run is a method"):
+    with pytest.raises(hf.errors.InvalidOption, match=r"Mail.run is a method"):
         hf.workflow(Mail.run)
 
     class Tools:

@@ -119,7 +119,7 @@ def test_completion_is_shown_and_installed_once(
     assert (tmp_path / ".bash_completions" / "holdfast.sh").read_text(encoding="utf-8") == script
     assert (tmp_path / ".bashrc").read_text(encoding="utf-8") == "alias x=y\nsource ~/.bash_completions/holdfast.sh\n"
     assert (tmp_path / ".config" / "fish" / "completions" / "holdfast.fish").exists()
-    assert "bash, zsh, fish, and 'tcsh' is none of them" in holdfast.refused("--show-completion", "tcsh")
+    assert "bash, zsh, fish, not for 'tcsh'" in holdfast.refused("--show-completion", "tcsh")
 
 
 def test_commands_are_listed_in_their_order_with_whole_sentences() -> None:

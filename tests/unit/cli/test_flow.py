@@ -83,7 +83,7 @@ def test_arguments_and_children_are_checked_against_an_application(tmp_path: Pat
     done = flow("check", "--app", "shop.py", "child.yaml")
     warning, verdict = done.output.splitlines()
     assert (done.exit_code, verdict) == (0, "child.yaml is fine: flow f, 2 activities")
-    assert 'child.yaml:4: warning: b: no flow or workflow "nosuchflow" is here' in warning
+    assert 'child.yaml:4: warning: b: there is no flow or workflow "nosuchflow" here' in warning
 
 
 def test_a_drawing_is_printed_or_written(tmp_path: Path) -> None:

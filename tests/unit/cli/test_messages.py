@@ -61,7 +61,7 @@ def test_G4_show_has_the_newest_events_that_earlier_executions_set_aside(filled:
 
     asyncio.run(scenario())
     lines = filled("show", "waiting").out.splitlines()
-    assert "UTC, execution 2, 1 turn, " in lines[1]
+    assert "UTC, execution 2, " in lines[1]
     aside = [line for line in lines if line.startswith("set aside ")]
     assert len(aside) == 10
     assert aside[0].startswith('set aside event number: "wrong 2", sent to execution 1 2')

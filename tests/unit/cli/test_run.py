@@ -113,7 +113,10 @@ def test_G3_a_policy_makes_a_new_instance_and_the_old_one_is_kept(holdfast: Comm
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--input", "[[1]]", "--policy", "replace"], "'replace' is no policy for ids; there are idempotent, reuse"),
+        (
+            ["--input", "[[1]]", "--policy", "replace"],
+            "'replace' is not a valid policy for ids; there are idempotent, reuse",
+        ),
         (["--policy", "terminate_existing"], "numbers"),
     ],
 )
@@ -150,7 +153,7 @@ def test_one_turn_is_one_turn(holdfast: Command) -> None:
     ("arguments", "sentence"),
     [
         (["shop.py:checkout"], "argument `item` is missing and has no default; send it with --input"),
-        (["shop.py:buy", "-i", "hat"], "hat is no JSON; a text has quotes: '\"hat\"'"),
+        (["shop.py:buy", "-i", "hat"], "hat is not valid JSON; a string has quotes: '\"hat\"'"),
         (["shop.py:checkout", "--id", "new"], "argument `item` is missing"),
         (["x" * 300 + ".py:checkout"], "cannot be read"),
         (["shop.py:checkout", "-i", '{"item": 1}'], "argument `item`"),
@@ -161,7 +164,7 @@ def test_one_turn_is_one_turn(holdfast: Command) -> None:
         (["shop.py:checkout", "-i", '["a", 1, 2]'], "takes 2 arguments by position"),
         (["shop.py:checkout", "-i", '"hat"'], "must be a JSON object by name or an array"),
         (["shop.py:checkout", "-i", '{"item": "a", "item": "b"}'], "refused"),
-        (["shop.py:checkout", "-i", "[" * 100 + "]" * 100], "nested deeper"),
+        (["shop.py:checkout", "-i", "[" * 100 + "]" * 100], "nests deeper"),
         (["shop.py:checkout", "-i", '["a", NaN]'], "refused"),
         (["shop.py:checkout", "-i", "{"], "refused"),
         (["shop.py:checkout", "-i", ""], "refused"),
@@ -241,7 +244,10 @@ def test_W10_a_signal_ends_a_run_and_its_lease_and_the_same_command_continues(
         _, told = process.communicate(timeout=30)
     assert process.returncode == 130
     assert sql(tmp_path / "holdfast.db", "SELECT state FROM workers") == [("INACTIVE",)], "it has left"
-    assert told.splitlines()[-1].endswith("continue with: holdfast run slow.py:nap --id 'my nap'")
+    assert told.splitlines()[-2:] == [
+        "Stopped. Everything up to here is recorded; continue with:",
+        "holdfast run slow.py:nap --id 'my nap'",
+    ]
     assert "Traceback" not in told
     again = subprocess.run(
         [*command, "--json"], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=30, check=True
@@ -265,7 +271,7 @@ def test_A5_ctrl_c_does_not_wait_for_a_body_that_blocks_its_thread(tmp_path: Pat
         process.send_signal(signal.SIGINT)
         _, told = process.communicate(timeout=30)
     assert process.returncode == 130
-    assert "go on with" in told
+    assert "continue with" in told
 
 
 UNGUARDED = """

@@ -75,8 +75,8 @@ def test_C1_a_command_asks_updates_and_watches_what_a_worker_has(filled: Command
         failed = filled("update", "it", "add", "--input", "0")
         assert failed.code == 1
         assert "failed: LookupError: nothing to add" in failed.err
-        assert "'it' answers no query 'nope'; it answers total" in filled.refused("query", "it", "nope")
-        assert "it has add" in filled.refused("update", "it", "nope")
+        assert "'it' has no query 'nope'; it has total" in filled.refused("query", "it", "nope")
+        assert "the workflow has add" in filled.refused("update", "it", "nope")
         broken = filled("query", "it", "total", '["x"]')
         assert broken.code == 1
         assert "argument `factor` cannot be read" in broken.err
@@ -93,7 +93,7 @@ def test_C1_a_command_asks_updates_and_watches_what_a_worker_has(filled: Command
 def test_without_a_worker_nobody_answers_in_time(filled: Command) -> None:
     asked = filled("query", "good", "total", "--timeout", "0.05")
     assert asked.code == 1
-    assert "nobody answered the query 'total' of 'good' in time; is there a worker that has its code?" in asked.err
+    assert "the query 'total' of 'good' was not answered in time; is there a worker that has its code?" in asked.err
     sent = filled("update", "open", "add", "--timeout", "0.05", "--id", "one")
     assert sent.code == 1
     assert "was not answered in time; the same command with --id one waits for its answer" in sent.err

@@ -48,7 +48,7 @@ def learning(holdfast: Command) -> Command:
             await told(waits)
             await handle.raise_event("aproval", {"by": "Anna"})
             assert await handle.update("add", 3, id="u1") == 4
-            with pytest.raises(hf.UnknownUpdate):
+            with pytest.raises(hf.errors.UnknownUpdate):
                 await handle.update("ad", 3, id="u2")
 
     asyncio.run(scenario())

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from tests.unit.cli.commands import Command, sql
 
+from holdfast.cli.commands import COMMANDS
+
 
 @pytest.fixture
 def filled(holdfast: Command) -> Command:
@@ -139,6 +141,13 @@ EXISTING_STORE = [
     ["migrate"],
 ]
 """The commands that need a store."""
+WITHOUT_STORE = {"run", "worker", "explain"}
+"""Commands that create a store, or do without one."""
+
+
+def test_every_command_with_a_store_is_in_the_list_of_this_module() -> None:
+    declared = {command.name for command in COMMANDS if any(param.name == "store" for param in command.params)}
+    assert {words[0] for words in EXISTING_STORE} == declared - WITHOUT_STORE
 
 
 @pytest.mark.parametrize("words", EXISTING_STORE)

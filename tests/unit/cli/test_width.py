@@ -48,26 +48,41 @@ def wide(holdfast: Command, monkeypatch: pytest.MonkeyPatch) -> Command:
     return holdfast
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["list"],
-        ["show", LONG_ID],
-        ["show", "bad"],
-        ["history", "bad"],
-        ["workers", "--all"],
-        ["queues"],
-        ["verify"],
-        ["watch", LONG_ID],
-        ["watch", "bad"],
-        ["run", "wide.py:checkout_with_a_long_name", "--id", "bad"],
-        ["run", "wide.py:checkout_with_a_long_name", "-i", '["a hat", -5]', "--id", "worse"],
-        ["run", "wide.py:checkout_with_a_long_name", "-i", '{"item": "a hat", "cents": 1, "colour_of_the_hat": 2}'],
-        ["flow", "check", "order.yaml"],
-        ["explain", "888000002000002"],
-        ["terminate", "bad", "--reason", "nobody needs it any more, and it has waited for long enough"],
-    ],
-)
+LINES = [
+    ["list"],
+    ["show", LONG_ID],
+    ["show", "bad"],
+    ["history", "bad"],
+    ["workers", "--all"],
+    ["queues"],
+    ["verify"],
+    ["watch", LONG_ID],
+    ["watch", "bad"],
+    ["run", "wide.py:checkout_with_a_long_name", "--id", "bad"],
+    ["run", "wide.py:checkout_with_a_long_name", "-i", '["a hat", -5]', "--id", "worse"],
+    ["run", "wide.py:checkout_with_a_long_name", "-i", '{"item": "a hat", "cents": 1, "colour_of_the_hat": 2}'],
+    ["flow", "check", "order.yaml"],
+    ["explain", "888000002000002"],
+    ["terminate", "bad", "--reason", "nobody needs it any more, and it has waited for long enough"],
+    ["event", "bad", "approval_of_the_customer_who_has_waited_for_long_enough"],
+    ["query", "bad", "total_of_everything_that_was_ordered_by_the_customer", "--timeout", "0.01"],
+    ["update", "bad", "total_of_everything_that_was_ordered_by_the_customer"],
+    ["cancel", "bad", "--reason", "the customer does not need it any more"],
+    ["worker", "wide.py:a_workflow_that_cannot_be_named_here_because_all_are_taken"],
+    ["migrate"],
+    ["flow", "run", "order.yaml", "--app", "wide.py"],
+    ["flow", "draw", "order.yaml", "--mermaid"],
+]
+"""Every command, with arguments that make its lines long."""
+
+
+def test_every_command_is_in_the_list_of_this_module() -> None:
+    names = {words[0] if words[0] != "flow" else " ".join(words[:2]) for words in LINES}
+    declared = {command.name for command in COMMANDS} | {f"flow {command.name}" for command in FLOW_COMMANDS}
+    assert names == declared
+
+
+@pytest.mark.parametrize("words", LINES, ids=" ".join)
 def test_every_line_fits_the_terminal(wide: Command, words: list[str]) -> None:
     done = wide(*words)
     assert done.out + done.err

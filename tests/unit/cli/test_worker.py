@@ -11,7 +11,7 @@ from tests.unit.cli.commands import Command
         (["nowhere"], "there is no module 'nowhere'"),
         (["broken.py"], "broken.py cannot be imported: ValueError: no (line 1 of broken.py)"),
         (["empty.py"], "empty.py: no workflow and no activity"),
-        (["shop.py:checkout"], "names one thing of a module"),
+        (["shop.py:checkout"], "names a part of a module"),
         (["shop.py", "--queues", "a,,b"], "--queues 'a,,b' has an empty name"),
         (["shop.py", "--queues", ""], "has an empty name"),
         (["shop.py", "--queues", "a\x01b"], "must not contain"),

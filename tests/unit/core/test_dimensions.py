@@ -22,7 +22,7 @@ def test_K8_an_item_is_shown_by_its_index_and_a_round_where_it_is_not_the_first(
 
 @pytest.mark.parametrize("text", ["", "0", "0/", "a/0", "0/0:", "0/0:1", "-1/0", "0/0/0", "\u0660/\u0660"])
 def test_what_is_no_dimension_is_refused(text: str) -> None:
-    with pytest.raises(CollationError, match="is no dimension"):
+    with pytest.raises(CollationError, match="is not a dimension"):
         item_dimension(Dimension(text), 0)
 
 

@@ -103,7 +103,7 @@ def test_W2_a_dead_or_mistaken_worker_is_told_so_whatever_lease_it_asks_for() ->
     assert judge_heartbeat(active(), Heartbeat(K, 9, lease_ms=-1), now_ms=0) == (active(), TokenMismatch(3))
     in_words = WorkerRecord(K, "INACTIVE", 3, 10_000)  # type: ignore[arg-type]  # as a database driver gives it
     assert judge_heartbeat(in_words, Heartbeat(K, 3), now_ms=0) == (in_words, WorkerInactive())
-    with pytest.raises(LeaseError, match="held against the record of k1"):
+    with pytest.raises(LeaseError, match="compared with the record of k1"):
         judge_heartbeat(active(), Heartbeat(WorkerKey("k2"), 3), now_ms=0)
     assert judge_heartbeat(active(1), Heartbeat(K, True), now_ms=0) == (active(1), TokenMismatch(1))
 

@@ -18,7 +18,6 @@ from holdfast.core.leases import (
     apply_reply,
     bind,
     judge_heartbeat,
-    may_act,
     next_heartbeat,
     note_lost_reply,
     unbind,
@@ -28,6 +27,11 @@ from holdfast.errors import LeaseError
 K = WorkerKey("k1")
 A, B = AttemptId("a"), AttemptId("b")
 NEW = LeaseState(K, lease_ms=8_000)
+
+
+def may_act(client: LeaseState, *, now_ms: int) -> bool:
+    """W7: whether the lease has not run out by the worker's own clock."""
+    return client.fenced_at_ms is not None and now_ms < client.fenced_at_ms
 
 
 def test_W9_a_worker_sends_one_heartbeat_at_a_time() -> None:

@@ -142,7 +142,7 @@ def test_of_all_digit_triples_exactly_those_that_events_can_reach_are_read() -> 
         value = (d1 * 100 + d2 * 10 + d3) * 10**12 + responses
         if (d1, d2, d3) not in REACHABLE_TRIPLES:
             for step in (read_ledger, enter_leg1, conclude_leg1, enter_leg2):
-                with pytest.raises(LedgerError, match="is no ledger"):
+                with pytest.raises(LedgerError, match="is not a ledger"):
                     step(value)
             continue
         reading = read_ledger(value)
@@ -155,14 +155,14 @@ def test_of_all_digit_triples_exactly_those_that_events_can_reach_are_read() -> 
     "value", [-1, 10**15, 2**63, 889000000000001, 889000001000002, 899000001000000, 888000001000000]
 )
 def test_numbers_that_no_sequence_of_events_reaches_are_no_ledger(value: int) -> None:
-    with pytest.raises(LedgerError, match="is no ledger"):
+    with pytest.raises(LedgerError, match="is not a ledger"):
         read_ledger(value)
 
 
 @pytest.mark.parametrize(
     ("value", "sentence"),
     [
-        (999000000000000, "Scheduled; nobody has claimed it yet."),
+        (999000000000000, "Scheduled, not claimed yet."),
         (899000000000000, "Claimed once; no executor has it yet."),
         (
             799000000000000,

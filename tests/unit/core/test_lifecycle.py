@@ -91,11 +91,11 @@ def test_A9_every_pair_of_instance_state_and_event_is_as_the_rule_says(
 
 def test_A1_A9_words_from_outside_are_read_by_the_right_table() -> None:
     assert next_attempt_state("RUNNING", "complete") is AttemptState.COMPLETED
-    with pytest.raises(UnknownWord, match="'ASLEEP' is no state of an attempt; there are REQUESTED"):
+    with pytest.raises(UnknownWord, match="'ASLEEP' is not a valid state of an attempt; there are REQUESTED"):
         next_attempt_state("ASLEEP", "complete")
-    with pytest.raises(UnknownWord, match="'expire' is no event of an instance"):
+    with pytest.raises(UnknownWord, match="'expire' is not a valid event of an instance"):
         next_instance_state("RUNNING", "expire")
-    with pytest.raises(UnknownWord, match="is no event of an instance"):
+    with pytest.raises(UnknownWord, match="is not a valid event of an instance"):
         next_state(InstanceState.RUNNING, AttemptEvent.EXPIRE)  # type: ignore[call-overload]  # wrong on purpose
 
 
@@ -172,12 +172,12 @@ def test_A8_states_and_ledgers_that_belong_together(state: str, value: int, owne
         ("RUNNING", 889000000000000, False, 0, "a worker must own it"),
         ("RUNNING", 889000001000000, True, 0, "count 1 unapplied responses, the inbox has 0"),
         ("COMPLETED", 889000000000000, True, 0, "neither applied nor in the inbox"),
-        ("COMPLETED", 899000000000000, True, 0, "nothing completes before"),
-        ("COMPLETED", 888000002000001, True, 1, "still to be applied"),
-        ("FAILED", 888000002000001, True, 1, "still to be applied"),
-        ("FAILED", 999000000000000, False, 0, "nothing fails before somebody claimed it"),
-        ("TIMED_OUT", 888000001000001, True, 0, "was not closed by a response"),
-        ("RUNNING", 123, True, 0, "is no ledger"),
+        ("COMPLETED", 899000000000000, True, 0, "completes only after"),
+        ("COMPLETED", 888000002000001, True, 1, "not applied yet"),
+        ("FAILED", 888000002000001, True, 1, "not applied yet"),
+        ("FAILED", 999000000000000, False, 0, "an attempt fails only after it was claimed"),
+        ("TIMED_OUT", 888000001000001, True, 0, "is not closed by a response"),
+        ("RUNNING", 123, True, 0, "is not a ledger"),
     ],
 )
 def test_A8_what_contradicts_is_named(state: str, value: int, owned: bool, unapplied: int, reason: str) -> None:

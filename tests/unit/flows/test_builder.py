@@ -1,4 +1,4 @@
-"""The builder: the same flow in Python and in YAML is the same flow, and mistakes are told in the same way."""
+"""The builder: the same flow in Python and in YAML is the same flow, and mistakes give the same messages."""
 
 import sys
 from datetime import timedelta
@@ -102,7 +102,7 @@ def test_conditions_are_written_in_python() -> None:
     assert str((step.output.x >= 1) & (step.input.y < 2.5)) == "a.output.x >= 1 && (a.input.y < 2.5)"
     assert str(~(step.output.x <= [1, {"k": step.input}])) == '!(a.output.x <= [1, {"k": a.input}])'
     assert str((step.output > 1) | step.error["in"]) == '(a.output > 1) || (a.error["in"])'
-    with pytest.raises(InvalidOption, match="decided when the flow runs"):
+    with pytest.raises(InvalidOption, match="evaluated when the flow runs"):
         bool(step.output.x == 1)
     with pytest.raises(InvalidOption, match="cannot hold"):
         _ = step.output == object()
@@ -116,9 +116,9 @@ def test_mistakes_are_told_all_at_once_when_the_flow_is_first_used() -> None:
     with pytest.raises(FlowError) as caught:
         _ = flow.definition
     assert sorted(str(caught.value).splitlines()) == [
-        "wrong: a: heartbeat must be a number of seconds or a text such as 30s, 2d or 1h30m, not 'soon'",
+        "wrong: a: heartbeat must be a number of seconds or a string such as 30s, 2d or 1h30m, not 'soon'",
         'wrong: a: there is no activity "strat" for it to come after (did you mean start?)',
-        'wrong: b: when: "nobody.output >" cannot be read, column 16: unexpected the end',
+        'wrong: b: when: "nobody.output >" cannot be read, column 16: unexpected end of the expression',
     ]
 
 
@@ -127,9 +127,9 @@ def test_what_cannot_be_said_is_refused_where_it_is_said() -> None:
     start = flow.trigger("start")
     with pytest.raises(FlowError, match="two activities have the id 'start'"):
         flow.trigger("start")
-    with pytest.raises(InvalidOption, match="is no JSON"):
+    with pytest.raises(InvalidOption, match="is not a JSON value"):
         flow.run("a", brown, after=start, input={"x": object()})
-    with pytest.raises(InvalidOption, match="a key must be a text"):
+    with pytest.raises(InvalidOption, match="a key must be a string"):
         flow.run("a", brown, after=start, input={1: 2})
     with pytest.raises(InvalidOption, match=r"run\(\) takes activity functions"):
         flow.run("a", test_conditions_are_written_in_python, after=start)  # type: ignore[arg-type]
@@ -155,7 +155,7 @@ def test_what_nothing_can_come_after_is_refused(after: Any) -> None:
 def test_options_of_the_wrong_type_are_refused() -> None:
     flow = hf.Flow("f")
     start = flow.trigger("start")
-    with pytest.raises(InvalidOption, match=r"retry takes hf\.Retry\(\.\.\.\) or a map such as .*, not 5"):
+    with pytest.raises(InvalidOption, match=r"retry takes hf\.Retry\(\.\.\.\) or a mapping such as .*, not 5"):
         flow.run("a", brown, after=start, retry=5)  # type: ignore[arg-type]
     with pytest.raises(InvalidOption, match="input takes fields and their types"):
         hf.Flow("g").trigger("start", input=5)  # type: ignore[arg-type]
@@ -189,6 +189,17 @@ def test_a_second_trigger_that_is_refused_changes_nothing() -> None:
     with pytest.raises(FlowError, match="in use"):
         flow.trigger("late", input={"other": "string"})
     assert flow.definition.input == {"cents": "integer"}
+
+
+def test_a_node_that_is_refused_leaves_no_problem() -> None:
+    flow = hf.Flow("f")
+    start = flow.trigger("start")
+    flow.run("a", brown, after=start)
+    with pytest.raises(FlowError, match="two activities have the id 'a'"):
+        flow.run("a", brown, after=start, heartbeat="soon")
+    with pytest.raises(InvalidOption, match="is not a JSON value"):
+        flow.run("b", brown, after=start, heartbeat="soon", input=object())
+    assert [node.id for node in flow.definition.nodes] == ["a", "start"]
 
 
 def test_two_versions_of_a_flow_are_told_by_their_versions() -> None:

@@ -18,7 +18,7 @@ Truths = dict[str, bool]
 
 
 class Both:
-    """A condition as the builder writes it, and what Python says of it."""
+    """A condition as the builder writes it, and its value in Python."""
 
     def __init__(self, written: ExpressionRef, means: Callable[[Truths], bool]) -> None:
         self.written = written

@@ -1,4 +1,4 @@
-"""Equal inputs have equal hashes, whoever wrote the JSON (G3)."""
+"""Equal inputs have equal hashes, however their JSON is written (G3)."""
 
 import json
 from typing import Any

@@ -156,7 +156,7 @@ def test_the_deepest_tower_decides(heights: list[int]) -> None:
 REFUSED = [
     (b'{"order":[{"a":1},{"a":1,"b":2,"a":3}]}', "at `$.order[1].a`: a key that its object has already"),
     (b"[" * 65 + b"]" * 65, "nests deeper than 64 levels"),
-    (b'{"a":' * 66 + b"1" + b"}" * 66, "at `$.a.a.a"),
+    (b'{"a":' * 66 + b"1" + b"}" * 66, "nests deeper than 64 levels"),
     (b"[" * LIMIT, "nests deeper than 64 levels"),
     (b'["a\xff"]', "not valid UTF-8 (byte 3)"),
     (b"[NaN]", "at `$[0]`: expected a finite float, found nan"),

@@ -98,7 +98,7 @@ def test_a_time_out_of_zero_is_no_timer_and_times_out(timeout: float) -> None:
     assert run.host.heard == []
 
 
-def test_wait_for_zero_gives_the_result_of_what_is_done_already() -> None:
+def test_wait_for_zero_returns_the_result_of_a_future_that_is_done() -> None:
     async def workflow() -> str:
         ready = asyncio.get_running_loop().create_future()
         ready.set_result("ready")
@@ -220,7 +220,7 @@ def test_a_task_group_cancelled_from_outside_ends_cancelled() -> None:
     assert run.loop.pending_timers == {}
 
 
-def test_a_task_group_whose_member_fails_while_it_is_cancelled_goes_on_to_its_handler() -> None:
+def test_a_task_group_whose_member_fails_while_it_is_cancelled_continues_in_its_handler() -> None:
     async def fail_on_cancel() -> None:
         try:
             await asyncio.sleep(100)

@@ -65,7 +65,7 @@ def test_sleeping_and_threads_are_found_in_strict_turns_on_every_python(workflow
     assert_names_the_line(error, workflow)
 
 
-def test_the_message_says_what_was_called_and_what_to_use() -> None:
+def test_the_message_names_the_call_and_its_replacement() -> None:
     error, _ = run_guarded(mistakes.sleeps, strict=True)
     assert "called time.sleep (" in str(error)
     assert "in sleeps)" in str(error)

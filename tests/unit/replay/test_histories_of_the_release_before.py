@@ -27,7 +27,7 @@ async def double(number: Positive) -> Positive:
 async def measures() -> str:
     try:
         await measure("x" * 3 * MEBIBYTE)
-    except hf.PayloadTooLarge:
+    except hf.errors.PayloadTooLarge:
         await hf.event("refused")
     return "done"
 
@@ -60,7 +60,7 @@ def scheduled(name: str) -> dict[str, Any]:
 def test_G12_without_a_recorded_limit_three_mebibytes_are_refused() -> None:
     replayer = Replayer(workflows=[measures])
     replayer.replay(history("measures", refused(), arguments={}, limit=0))
-    with pytest.raises(hf.HistoryMismatch):
+    with pytest.raises(hf.errors.HistoryMismatch):
         replayer.replay(history("measures", scheduled("measure"), arguments={}, limit=0))
 
 
@@ -73,7 +73,7 @@ def test_G12_a_recorded_limit_takes_three_mebibytes() -> None:
 async def sends_bytes() -> str:
     try:
         hf.raise_event("other", "image", b"x" * (2 * MEBIBYTE - 1))
-    except hf.PayloadTooLarge:
+    except hf.errors.PayloadTooLarge:
         return await hf.event("refused", str)
     return await hf.event("sent", str)
 
@@ -85,7 +85,7 @@ def test_G12_without_a_recorded_limit_bytes_count_as_base64(limit: int) -> None:
     right, wrong = (sent, (refused(),)) if limit else ((refused(),), sent)
     replayer = Replayer(workflows=[sends_bytes])
     replayer.replay(history("sends_bytes", *right, arguments={}, limit=limit))
-    with pytest.raises(hf.HistoryMismatch):
+    with pytest.raises(hf.errors.HistoryMismatch):
         replayer.replay(history("sends_bytes", *wrong, arguments={}, limit=limit))
 
 

@@ -121,7 +121,7 @@ def test_files_that_were_replaced_are_final_and_the_session_learns_it_after_the_
 ) -> None:
     async def scenario() -> None:
         said: list[object] = []
-        error = hf.StoreReplaced("shop.db was removed")
+        error = hf.errors.StoreReplaced("shop.db was removed")
         session = session_of(Moody(error))
         monkeypatch.setattr(session, "store_replaced", said.append)
         committer = Committer(session)

@@ -70,7 +70,7 @@ def test_L13_a_commit_that_failed_is_looked_up_and_its_outcome_is_unknown_unless
     assert committer.outcome_unknown.is_set() is is_unknown
 
 
-def test_one_who_cannot_take_its_outcome_keeps_nobody_from_theirs() -> None:
+def test_a_receiver_that_fails_does_not_keep_outcomes_from_others() -> None:
     taken: list[Outcome] = []
 
     def refuse(outcome: Outcome) -> None:

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from holdfast.core.leases import WorkerKey
-from holdfast.runtime.crash_detection import FORGOTTEN_AFTER_SECONDS, NOBODY, CrashMarker
+from holdfast.runtime.crash_detection import NOBODY, REMOVED_AFTER_SECONDS, CrashMarker
 
 ANNA, BERT, CARL = WorkerKey("anna"), WorkerKey("bert"), WorkerKey("carl")
 
 
-def test_G12_what_runs_when_a_worker_is_gone_is_what_it_said_last(tmp_path: Path) -> None:
+def test_G12_the_marker_of_a_dead_worker_has_the_instance_that_it_ran_last(tmp_path: Path) -> None:
     anna, bert = CrashMarker(tmp_path / "turns"), CrashMarker(tmp_path / "turns")
     assert bert.read(ANNA) is None, "nothing was said, so nobody knows"
     anna.open(ANNA)
@@ -27,7 +27,7 @@ def test_G12_what_runs_when_a_worker_is_gone_is_what_it_said_last(tmp_path: Path
     anna.slot[0] = 8  # nobody hears it, and nothing breaks
 
 
-def test_a_clean_end_leaves_nothing_and_a_hanging_worker_what_it_hangs_in(tmp_path: Path) -> None:
+def test_G12_a_clean_stop_removes_the_marker_and_a_hanging_worker_keeps_it(tmp_path: Path) -> None:
     words = CrashMarker(tmp_path / "turns")
     words.open(ANNA)
     words.slot[0] = 5
@@ -42,7 +42,7 @@ def test_a_clean_end_leaves_nothing_and_a_hanging_worker_what_it_hangs_in(tmp_pa
     assert [path.name for path in (tmp_path / "turns").iterdir()] == [ANNA]
 
 
-def test_G12_a_key_that_was_changed_accuses_nobody_until_it_is_lost(tmp_path: Path) -> None:
+def test_G12_the_marker_of_a_replaced_key_names_no_instance(tmp_path: Path) -> None:
     words = CrashMarker(tmp_path / "turns")
     words.open(ANNA)
     words.open(BERT)
@@ -51,9 +51,9 @@ def test_G12_a_key_that_was_changed_accuses_nobody_until_it_is_lost(tmp_path: Pa
     assert words.read(ANNA) == NOBODY
 
 
-def test_words_that_nobody_asked_for_are_removed_in_the_end(tmp_path: Path) -> None:
+def test_G12_old_markers_are_removed(tmp_path: Path) -> None:
     words = CrashMarker(tmp_path / "turns")
-    for key, age in ((ANNA, FORGOTTEN_AFTER_SECONDS + 60), (BERT, FORGOTTEN_AFTER_SECONDS - 60)):
+    for key, age in ((ANNA, REMOVED_AFTER_SECONDS + 60), (BERT, REMOVED_AFTER_SECONDS - 60)):
         words.open(key)
         file = tmp_path / "turns" / key
         long_ago = file.stat().st_mtime - age
@@ -63,7 +63,7 @@ def test_words_that_nobody_asked_for_are_removed_in_the_end(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("how", ["in the way", "of somebody else"])
-def test_a_folder_that_cannot_be_used_says_nothing(
+def test_G12_without_a_usable_folder_there_is_no_marker(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     if how == "in the way":

@@ -23,7 +23,7 @@ def test_W11_a_process_that_runs_is_alive() -> None:
     assert not is_dead(OWN, OWN)
 
 
-def test_W11_a_missing_pid_and_one_that_somebody_else_has_now_are_dead() -> None:
+def test_W11_a_missing_pid_and_a_reused_pid_are_dead() -> None:
     assert is_dead(changed(pid=NOBODY), OWN)
     assert is_dead(changed(started="1"), OWN), "the pid is in use, by a process that began at another time"
 
@@ -41,12 +41,12 @@ def test_W11_a_process_of_another_boot_or_namespace_is_not_judged(elsewhere: dic
     assert not is_dead(changed(pid=NOBODY, **elsewhere), OWN)
 
 
-def test_W11_where_the_system_does_not_tell_nobody_is_judged() -> None:
+def test_W11_without_proc_no_process_is_judged() -> None:
     unknown = HostIdentity("", 0, NOBODY, "")
     assert not is_dead(unknown, unknown)
 
 
-def test_W11_what_a_worker_says_about_itself_is_read_back_or_not_understood() -> None:
+def test_W11_an_identity_is_decoded_or_None() -> None:
     assert decode_identity(OWN.encode()) == OWN
     assert decode_identity(b"{}") is None
     assert decode_identity(b"\xff") is None

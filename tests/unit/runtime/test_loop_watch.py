@@ -13,7 +13,7 @@ from holdfast.runtime.loop_watch import PYDEVD, LoopRules, LoopState, LoopWatch,
 if TYPE_CHECKING:
     import asyncio
 
-LOOK_MS = 500
+POLL_MS = 500
 
 
 class Loop:
@@ -43,24 +43,24 @@ def watch_of(loop: Loop, **rules: Any) -> LoopWatch:
 
 
 def looks(watch: LoopWatch, count: int) -> list[LoopState]:
-    return [watch.look(LOOK_MS) for _ in range(count)]
+    return [watch.poll(POLL_MS) for _ in range(count)]
 
 
-def test_W1_a_loop_that_answers_runs_and_is_asked_once_at_a_time() -> None:
+def test_W1_a_loop_that_calls_back_runs_and_has_one_callback_at_a_time() -> None:
     loop = Loop()
     watch = watch_of(loop)
     for _ in range(1_000):
-        assert watch.look(LOOK_MS) is LoopState.RUNS
+        assert watch.poll(POLL_MS) is LoopState.RUNS
         assert len(loop.callbacks) == 1
         loop.run()
 
 
-def test_W1_a_loop_that_does_not_answer_is_blocked_and_later_timed_out() -> None:
+def test_W1_a_loop_that_does_not_call_back_is_blocked_and_later_timed_out() -> None:
     loop = Loop()
     watch = watch_of(loop)
     assert looks(watch, 8) == [LoopState.RUNS] * 8
     assert looks(watch, 112) == [LoopState.BLOCKED] * 112
-    assert watch.look(LOOK_MS) is LoopState.TIMED_OUT
+    assert watch.poll(POLL_MS) is LoopState.TIMED_OUT
     loop.run()
     assert looks(watch, 8) == [LoopState.RUNS] * 8, "it is counted from the beginning"
 
@@ -72,7 +72,7 @@ def test_W1_without_a_limit_a_blocked_loop_never_ends_the_lease() -> None:
 def test_W1_a_closed_loop_is_found_however_late_it_closes() -> None:
     loop = Loop()
     loop.is_now_closed = True
-    assert watch_of(loop).look(LOOK_MS) is LoopState.CLOSED
+    assert watch_of(loop).poll(POLL_MS) is LoopState.CLOSED
 
 
 def test_W1_workflow_code_that_comes_from_message_to_message_is_not_blocked(caplog: pytest.LogCaptureFixture) -> None:

@@ -11,7 +11,7 @@ import pytest
 import holdfast as hf
 from holdfast.errors import TurnTooLong
 from holdfast.runtime.platform import Platform
-from holdfast.runtime.watchdog import IDLE_LOOKS, QUIET, SliceWatch, Watchdog
+from holdfast.runtime.watchdog import IDLE_POLLS, QUIET, SliceWatch, Watchdog
 
 SLICES = 20_000
 WORLD = Platform(turn_limit_ms=100)
@@ -37,7 +37,7 @@ def blocked(workflow: hf.Workflow[..., Any]) -> str:
     return asyncio.run(run())
 
 
-def test_G12_code_that_spins_is_parked_with_workflow_file_and_line() -> None:
+def test_G12_code_that_spins_is_blocked_with_workflow_file_and_line() -> None:
     @hf.workflow(name="spinning")
     async def spin() -> None:
         while True:
@@ -62,7 +62,7 @@ def test_G12_code_that_spins_in_a_task_of_its_own_fails_the_turn_and_not_only_th
     assert "without awaiting" in blocked(parent)
 
 
-def test_G12_code_that_catches_everything_is_interrupted_again_and_parked() -> None:
+def test_G12_code_that_catches_everything_is_interrupted_again_and_blocked() -> None:
     @hf.workflow
     async def stubborn() -> int:
         caught = 0
@@ -77,7 +77,7 @@ def test_G12_code_that_catches_everything_is_interrupted_again_and_parked() -> N
     assert "without awaiting" in blocked(stubborn)
 
 
-def test_G12_code_that_awaits_on_its_way_out_is_parked_all_the_same() -> None:
+def test_G12_code_that_awaits_while_it_unwinds_is_blocked_all_the_same() -> None:
     @hf.workflow
     async def tidy() -> None:
         try:
@@ -145,7 +145,7 @@ def test_nothing_is_raised_outside_of_a_slice() -> None:
             running = dog.running
             if running:
                 strikes += 1
-                dog._strike(running)
+                dog._interrupt(running)
 
     def work(rounds: int) -> int:
         return sum(number for number in range(rounds))
@@ -203,14 +203,14 @@ def test_the_watchdog_sleeps_while_nothing_runs_and_wakes_for_the_next_slice() -
 
 def wait_until(condition: Callable[[], bool]) -> None:
     pause = threading.Event()
-    for _ in range(1_000 * IDLE_LOOKS):
+    for _ in range(1_000 * IDLE_POLLS):
         if condition():
             return
         pause.wait(0.002)
     pytest.fail("it never came to be")
 
 
-def test_somebody_who_debugs_is_left_alone() -> None:
+def test_G12_code_under_a_debugger_is_not_interrupted() -> None:
     scope: dict[str, Any] = {"__name__": "pdb", "wait": threading.Event().wait}
     exec("def interact():\n    wait(0.5)\n    return 'done'\n", scope)  # noqa: S102 - a module named as a debugger
     dog = Watchdog(20, guilty=lambda frame: frame)

@@ -19,7 +19,7 @@ async def fine() -> int:
     return 1
 
 
-def test_G12_code_that_is_busy_beyond_its_time_is_parked_and_others_go_on() -> None:
+def test_G12_code_that_is_busy_beyond_its_limit_is_blocked_and_others_continue() -> None:
     world = Platform(turn_limit_ms=50, watch_turns=False)
 
     async def run() -> int:

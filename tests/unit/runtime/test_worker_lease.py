@@ -53,7 +53,7 @@ def keeper_of(registry: Registry) -> LeaseThread:
     )
 
 
-def test_W9_a_beat_without_an_answer_is_followed_by_the_next(caplog: pytest.LogCaptureFixture) -> None:
+def test_W9_a_heartbeat_without_a_reply_is_followed_by_the_next(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING, logger="holdfast")
 
     async def scenario() -> None:
@@ -68,7 +68,7 @@ def test_W9_a_beat_without_an_answer_is_followed_by_the_next(caplog: pytest.LogC
     assert ["disk full" in caplog.text, "no disk" in caplog.text] == [True, False], "one line a minute"
 
 
-def test_W1_a_registration_that_is_refused_is_told() -> None:
+def test_W1_a_refused_registration_is_raised() -> None:
     async def scenario() -> None:
         keeper = keeper_of(Registry(OSError("no disk")))
         with pytest.raises(OSError, match="no disk"):
@@ -77,7 +77,7 @@ def test_W1_a_registration_that_is_refused_is_told() -> None:
     asyncio.run(scenario())
 
 
-def test_W1_the_loop_goes_on_while_a_registration_waits_for_its_turn() -> None:
+def test_W1_the_loop_runs_while_a_registration_waits_for_the_store() -> None:
     async def scenario() -> None:
         registry = Registry()
         registry.may_answer.clear()
@@ -111,7 +111,7 @@ def test_W10_a_start_that_is_cancelled_waits_for_its_heartbeat_before_the_store_
     asyncio.run(scenario())
 
 
-def test_W1_a_closed_loop_ends_the_lease_and_the_worker_may_act_no_more() -> None:
+def test_W1_a_closed_loop_ends_the_lease_and_fences_the_worker() -> None:
     """The lease has a minute left, and the thread ends although the store refuses what it says."""
     lost = threading.Event()
     made: list[LeaseThread] = []

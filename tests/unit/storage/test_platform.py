@@ -38,6 +38,6 @@ def test_opening_a_store_on_windows_is_one_sentence(opened: str, tmp_path: Path)
     code = AS_ON_WINDOWS.format(opened=opened)
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.stdout == (
-        "stores are not supported on Windows: they need file locks and sockets of POSIX; "
+        "stores are not supported on Windows: they need POSIX file locks and sockets; "
         "run Holdfast in WSL or in a Linux container\n"
     ), done.stderr

@@ -127,7 +127,7 @@ class _Composites:
         children = await self.by_node(number, flow, depth=depth)
         if children is None:
             return None
-        positions = flow.book.scheduler.roster.positions
+        positions = flow.state.scheduler.roster.positions
         return compose(plain, {positions[node]: several for node, several in children.items()}) if children else plain
 
     async def by_node(self, number: InstanceNumber, flow: FlowSnapshot, *, depth: int) -> dict[str, list[str]] | None:

@@ -1,9 +1,8 @@
-"""Histories as files: the stable form in which one is exported, kept with a program's tests, and replayed.
+"""Exported histories, and the changes of an instance as they are committed.
 
-``{"holdfast_history": 1, "id": ..., "workflow": ..., "execution": 1, "turns": [[event, ...], ...]}``: a list of events
-for each turn, each as it is stored, with large values in place. Lines with one such list each are read, too.
-
-Watching an instance: its changes as they are committed, here or in another process, until it is closed.
+An exported history is a stable format, which programs keep with their tests and `holdfast.testing.Replayer` replays:
+``{"holdfast_history": 1, "id": ..., "workflow": ..., "execution": 1, "turns": [[event, ...], ...]}``. Each turn is a
+list of events as they are stored, with large values inline. `parse` also reads files with one such list on each line.
 """
 
 import datetime as dt
@@ -34,19 +33,19 @@ class ExportedHistory(msgspec.Struct, frozen=True, kw_only=True):
     turns: list[msgspec.Raw]
 
     def events(self) -> list[HistoryEvent]:
-        """What happened, in order."""
+        """The events of all turns."""
         return [event for turn in self.turns for event in decode_events(bytes(turn))]
 
 
 def export(instance_id: str, workflow: str, execution: int, turns: list[list[HistoryEvent]]) -> str:
-    """The text of a history."""
+    """The text of an exported history."""
     encoded = [msgspec.Raw(encode_events(turn)) for turn in turns]
     history = ExportedHistory(id=instance_id, workflow=workflow, execution=execution, turns=encoded)
     return msgspec.json.format(msgspec.json.encode(history)).decode() + "\n"
 
 
 def parse(text: str) -> tuple[ExportedHistory, list[HistoryEvent]]:
-    """A history from its text, in either form; `MalformedPayload` if it is none."""
+    """Reads the text of an exported history; `MalformedPayload` for any other text."""
     try:
         if text.lstrip().startswith("["):
             history = ExportedHistory(
@@ -56,40 +55,40 @@ def parse(text: str) -> tuple[ExportedHistory, list[HistoryEvent]]:
             history = msgspec.json.decode(text, type=ExportedHistory)
         events = history.events()
     except (msgspec.DecodeError, UnicodeError) as error:
-        raise MalformedPayload(f"this is no exported history: {error}") from error
+        raise MalformedPayload(f"this is not an exported history: {error}") from error
     if history.holdfast_history != FORM:
         raise MalformedPayload(f"a history of form {history.holdfast_history}; this release reads form {FORM}")
     if not events or not isinstance(events[0], Started):
-        raise MalformedPayload("this is no exported history: it does not begin with the start of a workflow")
+        raise MalformedPayload("this is not an exported history: it does not begin with the start of a workflow")
     return history, events
 
 
 class Change(Stateful, frozen=True, kw_only=True):
-    """What an instance looked like after a commit."""
+    """The state of an instance after a commit."""
 
     id: str
     execution: int
     turn: int
-    """How many turns of this execution are committed."""
+    """The number of committed turns of this execution."""
     custom_status: Any = None
-    """What its code said last with `hf.set_status`."""
+    """The argument of the last `hf.set_status`."""
     last_event: str | None = None
     """The kind of the last event in its history, such as `activity_completed`."""
     blocked: str | None = None
-    """Why it is parked, if it is."""
+    """The reason why it is blocked."""
     collation_key: str | None = None
-    """Of a flow: where each of its activities is, at this commit or one after it. Code has none that is stored."""
+    """The key of a flow at this commit or a later one; None for code."""
     at: dt.datetime
-    """The time of the last message that it has handled, or of its end."""
+    """The time of the last message that it consumed, or of its end."""
 
     @property
     def is_closed(self) -> bool:
-        """Whether this is the last one."""
+        """Whether this is the last change."""
         return self.state in INSTANCE_FINAL
 
 
 async def watch(store: Store, changes: ChangeSignal, number: InstanceNumber) -> AsyncGenerator[Change]:
-    """The changes of one instance. Several that come together may be seen as one: the newest."""
+    """Yields the current state of an instance and each change until it is closed; fast changes may be merged."""
     seen: Change | None = None
     may_be_flow = True
     async for _ in changes.rounds():
@@ -97,7 +96,7 @@ async def watch(store: Store, changes: ChangeSignal, number: InstanceNumber) -> 
         if found is None:
             raise InstanceNotFound(f"instance number {number} is gone")
         key = await store.read_key(number) if may_be_flow else None
-        may_be_flow = key is not None or not found[0].turn  # the first turn says
+        may_be_flow = key is not None or not found[0].turn  # a flow has a key from its first turn on
         change = _change(*found, key)
         if change != seen:
             seen = change

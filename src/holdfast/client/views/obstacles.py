@@ -1,7 +1,7 @@
-"""Why an instance does not move: work that no live worker can take, by queue, activity and workflow.
+"""Obstacles: work of an instance that no live worker can take, by workflow, queue and activity.
 
-`Handle.describe`, `holdfast show` and the message of a time-out share it. Everything is read from the store: a worker
-is live while its lease runs, and registers its queues, workflows and activities.
+`Handle.describe`, `holdfast show` and the messages of time-outs name them. Everything is read from the store: a worker
+is live while its lease runs, and it registers its queues, workflows and activities.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,7 +17,7 @@ from holdfast.storage.records import AttemptRecord, InstanceId, InstanceRecord, 
 MOST_NAMES: Final = 10
 """Names that one sentence lists."""
 MOST_WAITS: Final = 5
-"""Steps that a sentence about an instance lists."""
+"""Open steps that one sentence lists."""
 _NEEDS_NO_WORKER: Final = (InstanceState.BLOCKED, InstanceState.PAUSED)
 _WITH_A_WORKER: Final = (
     AttemptState.QUEUED,
@@ -27,18 +27,18 @@ _WITH_A_WORKER: Final = (
 )
 
 Overdue = Mapping[WorkerKey, int]
-"""Workers that are not live, with the milliseconds since their leases ended."""
+"""The milliseconds since the end of the lease of each worker that is not live."""
 
 
 async def read_obstacles(store: Store, record: InstanceRecord, attempts: Sequence[AttemptRecord]) -> list[str]:
-    """Each reason why an open instance cannot go on, as a sentence; none if a live worker can take all its work."""
+    """The obstacles of an open instance, a sentence each; empty if live workers can take all its work."""
     if record.closed_at_ms is not None or record.state in _NEEDS_NO_WORKER:
         return []
     return await _obstacles(store, record, attempts)
 
 
 async def read_unanswered_reasons(store: Store, instance_id: InstanceId) -> list[str]:
-    """Each reason why a query or an update of an instance gets no answer; an ended instance answers queries, too."""
+    """The reasons why a query or an update gets no answer; workers also answer queries of closed instances."""
     record = await store.find_instance(instance_id)
     if record is None:
         return []
@@ -67,7 +67,7 @@ async def _obstacles(store: Store, record: InstanceRecord, attempts: Sequence[At
 
 
 def waiting_sentence(described: Description) -> str:
-    """Where an instance is, what it waits for and why that does not come, in one line."""
+    """The state, the open steps and the obstacles of an instance, in one line."""
     parts = [f"{described.id!r} is {described.state}"]
     waits = described.waiting_for or unrecorded_waits(described.state, described.turn, described.obstacles)
     if waits:
@@ -78,16 +78,16 @@ def waiting_sentence(described: Description) -> str:
 
 
 def unrecorded_waits(state: InstanceState, turn: int, obstacles: Sequence[str]) -> list[str]:
-    """What an instance may wait for whose history has no open step: conditions and tasks are not recorded."""
+    """A sentence for a running instance without open steps: conditions and tasks are not recorded."""
     if state is not InstanceState.RUNNING or not turn or obstacles:
         return []
     return ["something that is not recorded, such as a condition (hf.wait_until) or a task of its code"]
 
 
 def _of_owners(record: InstanceRecord, attempts: Iterable[AttemptRecord], overdue: Overdue) -> Iterator[str]:
-    """Work that is in the name of a worker whose lease is over: a live worker takes it within a lease."""
+    """Work of a worker whose lease ended, which a live worker takes over soon."""
     if record.owner is not None and record.owner in overdue:
-        yield _lost(record.owner, overdue[record.owner], "which has the instance in memory")
+        yield _lost(record.owner, overdue[record.owner], "which holds the instance")
     for attempt in attempts:
         if attempt.state in _WITH_A_WORKER and attempt.owner is not None and attempt.owner in overdue:
             yield _lost(attempt.owner, overdue[attempt.owner], f"which runs activity {attempt.name!r}")
@@ -120,7 +120,7 @@ def _of_attempts(waiting: Iterable[AttemptRecord], live: Sequence[WorkerRow]) ->
 
 
 async def _of_slots(store: Store, waiting: Iterable[AttemptRecord], live: Sequence[WorkerRow]) -> list[str]:
-    """Work that live workers can run, and have no free slot for."""
+    """Work for which no live worker has a free slot."""
     loads = {load.key: load.attempts for load in await store.worker_loads()}
     found: list[str] = []
     for attempt in waiting:

@@ -1,7 +1,6 @@
-"""What a client tells about workers and queues: plain values, safe to keep."""
+"""Views of workers and queues: plain values without a reference to the store."""
 
 import datetime as dt
-from collections.abc import Sequence
 from typing import Final, cast
 
 import msgspec
@@ -17,79 +16,64 @@ _decode_names = msgspec.json.Decoder(list[str]).decode
 
 
 class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
-    """A worker at one moment. One that is INACTIVE is remembered for a while, so that its key is never used again."""
+    """A worker. The row of an INACTIVE one is kept for a day."""
 
     key: str
     state: WorkerState
     lease: float
-    """How long its lease is, in seconds."""
+    """The length of its lease, in seconds."""
     lease_left: float
-    """Seconds until its work is given to others, unless it is heard of before. Below zero they are about to take it."""
+    """Seconds until other workers take its work, unless it sends a heartbeat; negative if they are about to."""
     queues: list[str]
     attempts: int
-    """Activities that are bound to it."""
+    """Attempts of activities that it holds."""
     slots: int
-    """How many of them it runs at once."""
+    """The most activities that it runs at a time."""
     instances: int
-    """Workflows that it has in memory."""
+    """Instances that it holds in memory."""
     abandoned: int
-    """Bodies of activities that were asked to stop, did not, and still run, as of its last heartbeat."""
+    """Bodies of activities that still run after they were asked to stop, as of its last heartbeat."""
     build: str
     host: str
     pid: int | None
     registered_at: dt.datetime
     workflows: list[str] | None = None
-    """The workflows and flows that it has, by name; None if an older release registered it."""
+    """The names of its workflows and flows; None for a worker of an older release."""
     activities: list[str] | None = None
 
     @property
     def load(self) -> float:
-        """Which part of its slots is taken."""
+        """The part of its slots that is taken."""
         return self.attempts / self.slots if self.slots else 0.0
 
 
 class QueueView(msgspec.Struct, frozen=True, kw_only=True):
-    """A queue at one moment."""
+    """A queue."""
 
     name: str
     ready: int
     """Activities that wait for a worker."""
     later: int
-    """Activities that wait for their time: retries, mostly."""
+    """Activities that wait for a later time, mostly retries."""
     running: int
     oldest_wait: float | None
-    """How long the first of those that wait for a worker has waited, in seconds."""
+    """How long the oldest activity has waited for a worker, in seconds."""
     served_by: list[str]
-    """The keys of the workers that serve it, and are alive as far as one knows."""
-
-
-class Overview:
-    """What a client tells beyond instances."""
-
-    @property
-    def store(self) -> Store:
-        """The store that the client works on."""
-        raise NotImplementedError
-
-    async def workers(self) -> Sequence[WorkerView]:
-        """Every worker that the store knows, by their registration; those that are gone, too, for a day."""
-        return await read_workers(self.store)
-
-    async def queues(self) -> Sequence[QueueView]:
-        """Every queue that has work, or somebody who serves it, by name."""
-        return await read_queues(self.store)
+    """The keys of the live workers that serve it."""
 
 
 async def read_workers(store: Store) -> list[WorkerView]:
-    """Every worker that is known, in the order of their registration."""
-    rows, now_ms = await store.workers(), store.now_ms()
+    """Every registered worker, in the order of registration; those that ended for a day."""
+    rows = await store.workers()
+    now_ms = store.now_ms()
     loads = {load.key: load for load in await store.worker_loads()}
     return [_worker(row, loads.get(row.key), now_ms) for row in rows]
 
 
 async def read_queues(store: Store) -> list[QueueView]:
-    """Every queue that has work or somebody who serves it, by name."""
-    rows, now_ms = {row.queue: row for row in await store.queues()}, store.now_ms()
+    """Every queue with work or a live worker, by name."""
+    rows = {row.queue: row for row in await store.queues()}
+    now_ms = store.now_ms()
     servers: dict[str, list[WorkerKey]] = {}
     for worker in await store.workers():
         if worker.state == WorkerState.ACTIVE and worker.deadline_ms > now_ms:
@@ -99,7 +83,7 @@ async def read_queues(store: Store) -> list[QueueView]:
 
 
 def registered_names(names: str | None) -> list[str] | None:
-    """A list of names in a registration; None where it is missing or cannot be decoded."""
+    """The names in a column of a registration; None if they are missing or cannot be decoded."""
     try:
         return None if names is None else _decode_names(names)
     except msgspec.MsgspecError:

@@ -1,5 +1,5 @@
 """Flows: workflows as graphs.
 
-`definition` is what a flow says, as plain data; `outcomes` what can become of an activity, an edge, a flow; `progress`
-decides which activities start and which are skipped. The collation key itself is in `core.collation`.
+`definition` is a flow as plain data, `graph` its nodes and edges. `scheduler` decides which nodes start and which are
+skipped, `state` adds up a history, `snapshot` is the view of it for readers. The collation key is in `core.collation`.
 """

@@ -1,4 +1,4 @@
-"""Who comes before whom in a flow: computed once, as sets of bits, also for graphs that are not right yet."""
+"""Ancestors and descendants of the nodes of a flow as bit sets, and its cycles. The graph may still have errors."""
 
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
@@ -7,7 +7,7 @@ from holdfast.core.flow.definition import CycleAction, Node
 
 
 class Ancestry(NamedTuple):
-    """`before` and `behind` have a bit for each node. Nodes in or behind a circle are only in `tangled`."""
+    """`before` and `behind` have a bit for each node. Nodes in or behind a cycle are only in `tangled`."""
 
     bits: Mapping[str, int]
     before: Mapping[str, int]
@@ -16,7 +16,7 @@ class Ancestry(NamedTuple):
 
     @classmethod
     def of(cls, nodes: Mapping[str, Node]) -> "Ancestry":
-        """The order of `nodes`. Edges from names that are not there are left out."""
+        """The ancestry of `nodes`. Edges from unknown names are left out."""
         bits = {node: 1 << place for place, node in enumerate(nodes)}
         sources = {name: [edge.source for edge in node.after if edge.source in nodes] for name, node in nodes.items()}
         order = _order(sources)
@@ -32,7 +32,7 @@ class Ancestry(NamedTuple):
         return cls(bits, before, behind, frozenset(nodes) - frozenset(order))
 
     def is_before(self, first: str, second: str) -> bool:
-        """Whether `first` has been decided by the time `second` is."""
+        """Whether `first` is an ancestor of `second`, and so decided before it."""
         return bool(self.before[second] & self.bits[first])
 
     def reach(self, node: str) -> int:
@@ -41,14 +41,14 @@ class Ancestry(NamedTuple):
 
 
 def _order(sources: Mapping[str, list[str]]) -> list[str]:
-    """Every node after those it comes after. What is in a circle, or behind one, is left out."""
+    """The nodes in topological order, without those in or behind a cycle."""
     waits_for = {name: len(several) for name, several in sources.items()}
     targets: dict[str, list[str]] = {name: [] for name in sources}
     for name, several in sources.items():
         for source in several:
             targets[source].append(name)
     order = [name for name, count in waits_for.items() if not count]
-    for name in order:  # it grows while it is gone through
+    for name in order:  # the list grows in the loop
         for target in targets[name]:
             waits_for[target] -= 1
             if not waits_for[target]:
@@ -57,7 +57,7 @@ def _order(sources: Mapping[str, list[str]]) -> list[str]:
 
 
 def rounds(nodes: Mapping[str, Node], ancestry: Ancestry) -> Mapping[str, int]:
-    """For each node, what an earlier round of a cycle may have left for it to read, as bits."""
+    """For each node, the nodes whose values of an earlier round of a cycle it can read, as bits."""
     readable: dict[str, int] = {}
     for node in nodes.values():
         if isinstance(node.action, CycleAction) and node.action.target in ancestry.before:
@@ -68,22 +68,22 @@ def rounds(nodes: Mapping[str, Node], ancestry: Ancestry) -> Mapping[str, int]:
     return readable
 
 
-def circles(nodes: Mapping[str, Node], tangled: frozenset[str]) -> Iterator[list[str]]:
-    """One circle through each group of nodes that wait for each other, and the rest of the group behind it."""
+def cycles(nodes: Mapping[str, Node], tangled: frozenset[str]) -> Iterator[list[str]]:
+    """One cycle through each group of nodes that wait for each other, then the rest of the group."""
     sources = {
         name: [edge.source for edge in nodes[name].after if edge.source in tangled] for name in nodes if name in tangled
     }
     for group in _groups(sources):
         first = min(group)
         if len(group) > 1 or first in sources[first]:
-            yield _circle_from(first, sources, group)
+            yield _cycle_from(first, sources, group)
 
 
-def _circle_from(first: str, sources: Mapping[str, list[str]], group: frozenset[str]) -> list[str]:
-    """The shortest way from `first` back to itself, each node before the one that comes after it."""
+def _cycle_from(first: str, sources: Mapping[str, list[str]], group: frozenset[str]) -> list[str]:
+    """The shortest path from `first` back to itself, each node before its successor."""
     came_from: dict[str, str] = {}
     waiting = [first]
-    for name in waiting:  # it grows while it is gone through
+    for name in waiting:  # the list grows in the loop
         for source in sources[name]:
             if source == first:
                 way = [name]

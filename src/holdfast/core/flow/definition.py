@@ -1,14 +1,11 @@
-"""A flow as it was written, checked and ready to run: nodes, the edges between them, and what each node does.
+"""The definition of a flow: its nodes, the edges between them, and the action of each node.
 
-The definition is plain data. Its canonical text is stored once under its hash, and every instance names the hash it
-was started with: a running instance stays on its version, whatever is loaded later.
+A definition is plain data that was checked. Its canonical JSON is stored once, under its hash, and every instance names
+the hash with which it started: a running instance keeps its definition when a new one is loaded.
 
-A `Template` is JSON in which every text is an expression; other values stand for themselves. A `Span` is a time: so
-many milliseconds, or an expression that gives seconds.
-
-The shapes of JSON, told apart.
-
-Durations as flows have them: a number of seconds, or a text such as ``1h30m``.
+A `Template` is JSON in which every string is an expression; other values stand for themselves. A `Span` is a duration:
+a number of milliseconds, or an expression that gives seconds. Durations are written as a number of seconds or as a
+string such as ``1h30m``.
 """
 
 import math
@@ -37,11 +34,11 @@ Span: TypeAlias = int | str
 HASH_DIGITS: Final = 32
 MOST_NODES: Final = 1_000
 DEFAULT_CYCLE_LIMIT: Final = 1_000
-"""K8: how often a cycle goes round before it is taken for a runaway."""
+"""K8: how often a cycle restarts before its node fails."""
 
 
 class RetryRules(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """What a node says about retries; what it leaves out is as its activity says. `attempts` 0: for ever."""
+    """The retry policy of a node; fields that are None are those of its activity. `attempts` 0: unlimited."""
 
     attempts: int | None = None
     initial_ms: int | None = None
@@ -52,7 +49,7 @@ class RetryRules(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown
 
 
 class RunRules(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """What a node says about how its activity runs; what it leaves out is as the activity itself says."""
+    """The options of a node for its activity; fields that are None are those of the activity."""
 
     queue: str | None = None
     retry: RetryRules | None = None
@@ -70,7 +67,7 @@ class Each(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
 
 
 class Action(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, tag_field="kind"):
-    """What a node does. Every kind is one subclass."""
+    """What a node does. Every kind of node is one subclass."""
 
 
 class TriggerAction(Action, frozen=True, omit_defaults=True, tag="trigger"):
@@ -78,9 +75,9 @@ class TriggerAction(Action, frozen=True, omit_defaults=True, tag="trigger"):
 
 
 class RunAction(Action, frozen=True, omit_defaults=True, tag="run"):
-    """Runs an activity. `input`: a map has its arguments by name, a list by position, an expression is the only one.
+    """Runs an activity. `input` has its arguments: a mapping by name, a list by position, or one expression.
 
-    Without one it is called without arguments; with `each`, with the item.
+    Without `input` it is called without arguments; with `each`, with the item.
     """
 
     activity: str
@@ -90,18 +87,18 @@ class RunAction(Action, frozen=True, omit_defaults=True, tag="run"):
 
 
 class ChildAction(Action, frozen=True, omit_defaults=True, tag="flow"):
-    """Starts another flow, or a workflow written as code; waits for its end unless it is detached."""
+    """Starts another flow, or a workflow in code, and waits for its end unless it is detached."""
 
     workflow: str
     input: Template = None
     each: Each | None = None
     id: str = ""
-    """An expression; without one the id is made from the parent's."""
+    """An expression; without one the id is derived from the parent's."""
     detached: bool = False
 
 
 class WaitAction(Action, frozen=True, omit_defaults=True, tag="wait"):
-    """Waits for an event, for a time, or for an event no longer than a time."""
+    """Waits for an event, for a duration, or for an event with a timeout."""
 
     event: str = ""
     timeout: Span | None = None
@@ -124,10 +121,10 @@ class RaiseAction(Action, frozen=True, omit_defaults=True, tag="raise"):
 
 
 class InterruptAction(Action, frozen=True, omit_defaults=True, tag="interrupt"):
-    """Ends this instance, or the one that `target` names, and with `descendants` their children, too."""
+    """Ends this instance, or the one that `target` names, and with `descendants` the children of it."""
 
     target: str = ""
-    """An expression that gives an id; empty: this instance."""
+    """An expression that gives an id; empty for this instance."""
     descendants: bool = False
     reason: str = ""
 
@@ -159,7 +156,7 @@ class Node(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
     join: Join = Join.ALL
     when: str = ""
     line: int = 0
-    """Where it was written, for messages. It is no part of what the flow is."""
+    """The line in YAML, for messages. It is not part of the hash."""
 
 
 class FlowDefinition(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, dict=True):
@@ -179,7 +176,7 @@ _decoder: Final = msgspec.json.Decoder(FlowDefinition)
 
 
 def encode_definition(definition: FlowDefinition) -> bytes:
-    """Its canonical text: the same flow gives the same bytes."""
+    """Its canonical JSON: equal definitions give equal bytes."""
     return _encoder.encode(definition)
 
 
@@ -189,7 +186,7 @@ def decode_definition(data: bytes) -> FlowDefinition:
 
 
 def definition_hash(definition: FlowDefinition) -> str:
-    """The name under which a definition is stored: the same for the same flow, wherever its lines stand."""
+    """The hash under which a definition is stored. It does not depend on lines."""
     nodes = tuple(msgspec.structs.replace(node, line=0) if node.line else node for node in definition.nodes)
     return sha256(encode_definition(msgspec.structs.replace(definition, nodes=nodes))).hexdigest()[:HASH_DIGITS]
 
@@ -200,12 +197,12 @@ def first_key(definition: FlowDefinition) -> str:
 
 
 def nodes_by_id(definition: FlowDefinition) -> Mapping[str, Node]:
-    """Its nodes, by id."""
+    """The nodes by id."""
     return {node.id: node for node in definition.nodes}
 
 
 def graph_of(definition: FlowDefinition) -> Graph:
-    """Its shape, checked."""
+    """The graph of a definition, checked."""
     trigger = next(node.id for node in definition.nodes if isinstance(node.action, TriggerAction))
     edges = (
         GraphEdge(after.source, node.id, after.catch, bool(after.when), after.otherwise)
@@ -227,7 +224,7 @@ def is_map(value: object) -> TypeGuard[dict[str, Any]]:
 
 
 UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
-WHAT: Final = "a number of seconds or a text such as 30s, 2d or 1h30m"
+WHAT: Final = "a number of seconds or a string such as 30s, 2d or 1h30m"
 _PART: Final = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,6})?)(ms|s|m|h|d|w)")
 _WHOLE: Final = re.compile(rf"(?:{_PART.pattern})+")
 
@@ -238,7 +235,7 @@ def is_span(text: str) -> bool:
 
 
 def span_ms(value: str | float, what: str, *, least_ms: int = 0) -> int:
-    """`value` in milliseconds, rounded up; a `ValueError` that says what is wrong with it otherwise."""
+    """`value` in milliseconds, rounded up; a `ValueError` with the reason if it is not a duration."""
     if isinstance(value, bool) or (isinstance(value, str) and not is_span(value)):
         raise ValueError(f"{what} must be {WHAT}, not {value!r}")
     if isinstance(value, str):
@@ -254,7 +251,7 @@ def span_ms(value: str | float, what: str, *, least_ms: int = 0) -> int:
 
 
 def show_span(length_ms: int) -> str | float:
-    """The same as a person would write it: the largest units first, or a fraction of a second."""
+    """A duration as a person writes it, the largest units first."""
     if length_ms == 0:
         return 0
     parts: list[str] = []

@@ -1,7 +1,7 @@
-"""The shape of a flow: activities, and edges between them (K3).
+"""The graph of a flow: activities, and edges between them (K3).
 
-A graph is checked when it is made: names that are not there, edges that are there twice, activities that nothing
-leads to and circles are refused. `cycle` nodes are not edges; going round is a decision (`Progress.restart`).
+A graph is checked when it is made: unknown names, duplicate edges, unreachable activities and cycles are refused.
+`cycle` nodes are not edges: to restart is a decision of the scheduler (`FlowScheduler.restart`).
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,9 +21,9 @@ class Join(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class GraphEdge:
-    """From one activity to another. With `catches` it is an error edge, for those error type names.
+    """An edge from one activity to another. With `catches` it is an error edge, for these names of error types.
 
-    `otherwise`: the default branch, taken if the source completed and no edge of it with a condition was.
+    `otherwise`: the default branch, taken if the source completed and no edge of it with a condition was taken.
     """
 
     source: str
@@ -51,14 +51,14 @@ class Graph:
     joins: Mapping[str, Join]
     edges: tuple[GraphEdge, ...]
     incoming: Mapping[str, tuple[int, ...]]
-    """By the activity they lead to, the positions in `edges`."""
+    """By target, the positions in `edges`."""
     outgoing: Mapping[str, tuple[int, ...]]
     indegrees: dict[str, int]
-    """How many edges lead to each activity."""
+    """The number of edges to each activity."""
     guarded: frozenset[str] = frozenset()
-    """The activities with a condition of their own, asked when their join is satisfied."""
+    """The activities with a condition of their own, evaluated when their join is satisfied."""
     _reach: dict[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]], compare=False, repr=False)
-    """What was found out about `reachable`."""
+    """Results of `reachable`."""
 
     @classmethod
     def of(
@@ -74,10 +74,12 @@ class Graph:
         for at, edge in enumerate(every_edge):
             for end in (edge.source, edge.target):
                 if end not in joins:
-                    raise UnknownActivity(f"the edge {edge.source} -> {edge.target} names {end!r}, which is not there")
+                    raise UnknownActivity(
+                        f"the edge {edge.source} -> {edge.target} names {end!r}, which does not exist"
+                    )
             mark = (edge.source, edge.target, edge.is_error_edge)
             if mark in seen:
-                raise MalformedGraph(f"the edge {edge.source} -> {edge.target} is there twice")
+                raise MalformedGraph(f"the edge {edge.source} -> {edge.target} occurs twice")
             seen.add(mark)
             incoming[edge.target].append(at)
             outgoing[edge.source].append(at)
@@ -116,7 +118,7 @@ class Graph:
         undecided = {activity: len(edges) for activity, edges in self.incoming.items()}
         ready = [activity for activity, count in undecided.items() if not count]
         if strays := [activity for activity in ready if activity != self.trigger]:
-            raise MalformedGraph(f"nothing leads to {', '.join(sorted(strays))}")
+            raise MalformedGraph(f"these activities are unreachable: {', '.join(sorted(strays))}")
         done = 0
         while ready:
             done += 1
@@ -127,4 +129,4 @@ class Graph:
                     ready.append(target)
         if done != len(self.joins):
             caught = sorted(activity for activity, count in undecided.items() if count)
-            raise MalformedGraph(f"these activities wait for each other in a circle: {', '.join(caught)}")
+            raise MalformedGraph(f"these activities form a cycle: {', '.join(caught)}")

@@ -1,24 +1,18 @@
-"""How far a flow is, and which activities start and which are skipped after one has finished (K2-K5, K8).
+"""The scheduler of a flow: the digits of its nodes, the states of its edges, and the nodes that start or are skipped.
 
-A `Progress` has the digits, the state of every edge, and the failures that are caught. `finish` takes the
-outcome of one activity and follows everything that comes from it: the edges it decides, the joins they satisfy, and
-the skips that spread, each node once. What it costs grows with the edges it decides, not with the flow. The caller
-commits all of it together or not at all.
+`FlowScheduler.finish` takes the outcome of one node and follows its consequences: the edges that it decides (K3), the
+joins that they satisfy, and skips, which spread; each node moves once. The cost grows with the decided edges, not with
+the flow. The caller commits all of it in one turn or none of it.
 
-What changed since the last look is told by `take_changes`, and `restore` puts such changes back: so a progress is
-read from its history without deciding anything again.
+`take_changes` returns the changes since its last call, and `restore` applies recorded changes. A scheduler is therefore
+rebuilt from its history without a decision.
 
-What the edges of a flow say (K3): the state of each, and for each activity how many are in which.
+An edge is undecided until its source finishes (`EdgeStates`). A failure that an error edge takes to a node is caught
+once that node starts (K4, `FailureRouting`). While the node is pending, the failure is offered to it. If no node to
+which it was offered runs, because of a condition or because another parent failed, the failure has escaped, as without
+an error edge.
 
-What becomes of the failures of a flow that an error edge takes to a node (K4).
-
-A failure is caught once such a node has started. While the node still waits it is offered to it; if nobody to whom it
-was offered runs in the end, because of a condition or because another parent failed, it has escaped: it is as if there
-had been no error edge.
-
-Who evaluates the conditions of a flow (K3). What they say is written elsewhere: the core only asks.
-
-What becomes of an activity of a flow, of the edges behind it, and of the flow (K3, K4, K5).
+Conditions are evaluated outside of the core, through the protocol `Conditions`. Cycles reset nodes (K8).
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -48,7 +42,7 @@ class EdgeState(Enum):
 
 
 class JoinVerdict(Enum):
-    """What the incoming edges of a node say about it."""
+    """Whether a node runs, waits or is skipped, by its incoming edges."""
 
     WAIT = "wait"
     RUN = "run"
@@ -56,7 +50,7 @@ class JoinVerdict(Enum):
 
 
 class FlowOutcome(Enum):
-    """K5: what the whole flow has come to."""
+    """K5: the outcome of the whole flow."""
 
     ACTIVE = "active"
     COMPLETED = "completed"
@@ -70,7 +64,7 @@ class Completed:
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """The wait got what it waited for (5 -> 4)."""
+    """The wait received its event (5 -> 4)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +76,7 @@ class Errored:
 
 @dataclass(frozen=True, slots=True)
 class TimedOut:
-    """The wait ran out (5 -> 7)."""
+    """The wait timed out (5 -> 7)."""
 
     error_types: tuple[str, ...] = TIMED_OUT_TYPES
 
@@ -97,11 +91,11 @@ MOVE_OF: Final[Mapping[type[NodeOutcome], Move]] = {
     Errored: Move.FAIL,
     TimedOut: Move.TIME_OUT,
 }
-"""How the digit of the activity moves."""
+"""The move of the digit for each outcome."""
 
 
 def undecided_edge(edge: GraphEdge, outcome: NodeOutcome) -> EdgeState:
-    """K3, K4: what the outcome of its source makes of an edge, if its condition allows. Not TAKEN: it is not asked."""
+    """K3, K4: the state of an edge after the outcome of its source. Its condition is evaluated only if it is TAKEN."""
     match outcome:
         case Completed() | Released():
             return EdgeState.DEAD if edge.is_error_edge else EdgeState.TAKEN
@@ -114,7 +108,7 @@ def undecided_edge(edge: GraphEdge, outcome: NodeOutcome) -> EdgeState:
 
 
 def join_verdict(join: Join, *, undecided: int, taken: int, failed: int) -> JoinVerdict:
-    """K3: run, wait, or skip because nothing can enable the node any more; by how many edges are in which state."""
+    """K3: run, wait, or skip because no edge can enable the node any more, by the counts of edges in each state."""
     if join is Join.ANY:
         if taken:
             return JoinVerdict.RUN
@@ -126,34 +120,33 @@ def join_verdict(join: Join, *, undecided: int, taken: int, failed: int) -> Join
     return JoinVerdict.RUN if taken else JoinVerdict.SKIP
 
 
-_UNDECIDED_EDGE = EdgeState.UNDECIDED
-_TAKEN_EDGE = EdgeState.TAKEN
-_FAILED_EDGE = EdgeState.FAILED
+_UNDECIDED = EdgeState.UNDECIDED
+_TAKEN = EdgeState.TAKEN
+_DEAD = EdgeState.DEAD
+_FAILED = EdgeState.FAILED
 _OF_ONE: Final = {
-    state: join_verdict(
-        Join.ALL, undecided=state is _UNDECIDED_EDGE, taken=state is _TAKEN_EDGE, failed=state is _FAILED_EDGE
-    )
+    state: join_verdict(Join.ALL, undecided=state is _UNDECIDED, taken=state is _TAKEN, failed=state is _FAILED)
     for state in EdgeState
 }
 
 
 class EdgeStates:
-    """The edges of one flow. Whether a join of several is satisfied is known without a look at them."""
+    """The states of the edges of one flow, with counts for each node, so that a join needs no scan of them."""
 
     __slots__ = ("_edges", "_failed", "_graph", "_taken", "_undecided", "settled", "states")
 
     def __init__(self, graph: Graph) -> None:
         self._edges = graph.edges
         self._graph = graph
-        self.states = [_UNDECIDED_EDGE] * len(graph.edges)
+        self.states = [_UNDECIDED] * len(graph.edges)
         self.settled: list[int] = []
-        """Those that changed since somebody emptied this."""
+        """Edges that changed since `take_changes`."""
         self._undecided = graph.indegrees.copy()
         self._taken: dict[str, int] = {}
         self._failed: dict[str, int] = {}
 
     def decide(self, at: int, state: EdgeState) -> None:
-        """Put an edge into a state."""
+        """Set the state of an edge."""
         before = self.states[at]
         if before is state:
             return
@@ -164,16 +157,16 @@ class EdgeStates:
             self._count(target, before, state)
 
     def _count(self, target: str, before: EdgeState, state: EdgeState) -> None:
-        self._undecided[target] += (state is _UNDECIDED_EDGE) - (before is _UNDECIDED_EDGE)
-        if state is _TAKEN_EDGE or before is _TAKEN_EDGE:
-            self._taken[target] = self._taken.get(target, 0) + (1 if state is _TAKEN_EDGE else -1)
-        if state is _FAILED_EDGE or before is _FAILED_EDGE:
-            self._failed[target] = self._failed.get(target, 0) + (1 if state is _FAILED_EDGE else -1)
+        self._undecided[target] += (state is _UNDECIDED) - (before is _UNDECIDED)
+        if state is _TAKEN or before is _TAKEN:
+            self._taken[target] = self._taken.get(target, 0) + (1 if state is _TAKEN else -1)
+        if state is _FAILED or before is _FAILED:
+            self._failed[target] = self._failed.get(target, 0) + (1 if state is _FAILED else -1)
 
     def verdict(self, activity: str) -> JoinVerdict:
         """Whether an activity runs, is skipped, or waits."""
         graph = self._graph
-        if graph.indegrees[activity] == 1:  # most of them, and any join of one edge is the same
+        if graph.indegrees[activity] == 1:  # most nodes; with one edge both joins are the same
             return _OF_ONE[self.states[graph.incoming[activity][0]]]
         return join_verdict(
             graph.joins[activity],
@@ -183,12 +176,12 @@ class EdgeStates:
         )
 
 
-_PENDING_DIGIT: Final = ord(Digit.PENDING.character)
+_PENDING: Final = ord(Digit.PENDING.character)
 _SKIPPED: Final = ord(Digit.SKIPPED.character)
 
 
 class FailureFate(Enum):
-    """What became of a failure."""
+    """The fate of a failure."""
 
     OFFERED = "offered"
     CAUGHT = "caught"
@@ -196,7 +189,7 @@ class FailureFate(Enum):
 
 
 class FailureRouting:
-    """The failures of one flow, by the activity that failed. `digits` are those of the flow, and change under it."""
+    """The failures of one flow, by the activity that failed. `digits` are those of the scheduler."""
 
     __slots__ = ("_digits", "_edges", "_graph", "_positions", "caught", "now", "offered")
 
@@ -208,38 +201,38 @@ class FailureRouting:
         self.caught: set[str] = set()
         self.offered: set[str] = set()
         self.now: dict[str, FailureFate] = {}
-        """What happened since somebody emptied this."""
+        """The fates that changed since `take_changes`."""
 
     def offer(self, activity: str, target: str) -> None:
-        """An error edge takes a failure to a node: it catches it, may do so later, or never will."""
+        """An error edge takes a failure to a node, which catches it now, may catch it later, or never will."""
         digit = self._digits[self._positions[target]]
-        if digit == _PENDING_DIGIT:
+        if digit == _PENDING:
             if activity not in self.caught:
                 self.note(activity, FailureFate.OFFERED)
         elif digit != _SKIPPED:
             self.note(activity, FailureFate.CAUGHT)
 
     def catch(self, activity: str) -> None:
-        """A node starts: it catches the failures that were offered to it."""
+        """A node starts and catches the failures that were offered to it."""
         for source in self._offered_to(activity):
             self.note(source, FailureFate.CAUGHT)
 
     def escape(self, activity: str) -> None:
-        """A node does not run: a failure that was offered to it, and to nobody who still waits, has escaped."""
+        """A node does not run. A failure that was offered to it, and to no pending node, has escaped."""
         for source in self._offered_to(activity):
             waiting = (self._graph.edges[at].target for at in self._graph.outgoing[source] if self._is_offer(at))
             if all(target == activity for target in waiting):
                 self.note(source, FailureFate.ESCAPED)
 
-    def note(self, activity: str, how: FailureFate) -> None:
-        """Say what became of a failure."""
-        self.now[activity] = how
-        (self.offered.add if how is FailureFate.OFFERED else self.offered.discard)(activity)
-        if how is FailureFate.CAUGHT:
+    def note(self, activity: str, fate: FailureFate) -> None:
+        """Record the fate of a failure."""
+        self.now[activity] = fate
+        (self.offered.add if fate is FailureFate.OFFERED else self.offered.discard)(activity)
+        if fate is FailureFate.CAUGHT:
             self.caught.add(activity)
 
     def reset(self, activity: str) -> None:
-        """An activity runs again (K8): what it failed with before is over."""
+        """An activity runs again (K8): its earlier failure no longer counts."""
         self.caught.discard(activity)
         self.offered.discard(activity)
 
@@ -249,21 +242,21 @@ class FailureRouting:
         return [edges[at].source for at in incoming if edges[at].source in self.offered]
 
     def _is_offer(self, at: int) -> bool:
-        """Whether an error edge was taken to a node that still waits."""
+        """Whether an error edge was taken to a node that is pending."""
         edge = self._graph.edges[at]
         is_taken = edge.is_error_edge and self._edges.states[at] is EdgeState.TAKEN
-        return is_taken and self._digits[self._positions[edge.target]] == _PENDING_DIGIT
+        return is_taken and self._digits[self._positions[edge.target]] == _PENDING
 
 
 class Conditions(Protocol):
-    """Evaluates conditions, where there are any and it matters."""
+    """Evaluates the conditions of a flow."""
 
     def edge_holds(self, edge: GraphEdge) -> bool:
-        """Whether an edge is taken that its source would otherwise take. Asked only of edges that have a condition."""
+        """Whether the condition of an edge holds. Called only for edges that have one and would otherwise be taken."""
         ...
 
     def node_admitted(self, activity: str) -> bool:
-        """Whether a node runs whose join is satisfied. Asked only of those that the graph calls guarded."""
+        """Whether the condition of a node holds. Called only for guarded nodes whose join is satisfied."""
         ...
 
 
@@ -287,8 +280,7 @@ _AFTER: Final = {(_CODE[before], move): _CODE[after] for (before, move), after i
 _FINISH: Final = {
     kind: {before: after for (before, each), after in _AFTER.items() if each is move} for kind, move in MOVE_OF.items()
 }
-"""By the kind of an outcome: the digits it is legal on, and what they become. Moves as keys cost more to look up."""
-_PENDING: Final = _CODE[Digit.PENDING]
+"""By the type of an outcome: the digits on which it is legal, and the digits after it."""
 _PENDING_BYTE: Final = Digit.PENDING.character.encode()
 _STARTED: Final = _CODE[Digit.STARTED]
 _OPEN: Final = frozenset(_CODE[digit] for digit in OPEN)
@@ -296,14 +288,10 @@ _STARTED_TEXT: Final = Digit.STARTED.character
 _RUN = JoinVerdict.RUN
 _SKIP = JoinVerdict.SKIP
 _DRAIN: Final = FailurePolicy.DRAIN
-_UNDECIDED = EdgeState.UNDECIDED
-_TAKEN = EdgeState.TAKEN
-_DEAD = EdgeState.DEAD
-_FAILED = EdgeState.FAILED
 
 
 class Settlement(msgspec.Struct, frozen=True):
-    """What one decision led to, in the order it was reached. Belongs into one commit."""
+    """The consequences of one decision, in their order. They belong to one commit."""
 
     started: Sequence[str] = ()
     skipped: Sequence[str] = ()
@@ -311,7 +299,7 @@ class Settlement(msgspec.Struct, frozen=True):
 
 
 class FlowScheduler:
-    """How far one flow is. `rounds` has, for each activity that a cycle ran again, how often that was."""
+    """The progress of one flow. `rounds` counts, for each activity in a cycle, how often the cycle ran it again."""
 
     __slots__ = (
         "_changed",
@@ -340,9 +328,9 @@ class FlowScheduler:
         self.failures = FailureRouting(graph, self._edges, self._digits, self._positions)
         self.rounds: dict[str, int] = {}
         self.lasting: frozenset[int] = frozenset()
-        """Edges into the reach of a cycle from outside (K8): what they say counts again in every round."""
+        """Edges into the reach of a cycle from outside (K8): their state counts again in every round."""
 
-    # ------------------------------------------------------------ what there is
+    # ------------------------------------------------------------ state
 
     @property
     def key(self) -> str:
@@ -350,11 +338,11 @@ class FlowScheduler:
         return self.write_key()
 
     def write_key(self) -> str:
-        """`key`, for where every turn passes: Python calls a method faster than it reads a property."""
+        """The same as `key`, for every turn: Python calls a method faster than it reads a property."""
         return self._digits.decode("ascii") + self._padding
 
     def digit(self, activity: str) -> Digit:
-        """The status of one activity."""
+        """The digit of one activity."""
         return _DIGIT[self._digits[self.roster.position(activity)]]
 
     def edge(self, at: int) -> EdgeState:
@@ -377,15 +365,15 @@ class FlowScheduler:
             return FlowOutcome.ERROR
         return FlowOutcome.COMPLETED
 
-    # ------------------------------------------------------------ what happens
+    # ------------------------------------------------------------ decisions
 
-    def trigger(self, judge: Conditions = ALWAYS) -> Settlement:
-        """The flow begins: the trigger passes through (9 -> 6) and what it leads to starts."""
+    def trigger(self, conditions: Conditions = ALWAYS) -> Settlement:
+        """The flow begins: the trigger passes through (9 -> 6), and the nodes after it start."""
         self.move(self.graph.trigger, Move.PASS_THROUGH)
-        return self._follow(self.graph.trigger, Completed(), judge)
+        return self._follow(self.graph.trigger, Completed(), conditions)
 
     def pause(self, activity: str) -> None:
-        """A node that has started waits for something from outside (8 -> 5)."""
+        """A node that has started waits for an event or a timer (8 -> 5)."""
         self.move(activity, Move.PAUSE)
 
     def finish(
@@ -393,13 +381,13 @@ class FlowScheduler:
         activity: str,
         outcome: NodeOutcome,
         *,
-        judge: Conditions = ALWAYS,
+        conditions: Conditions = ALWAYS,
         policy: FailurePolicy | str = FailurePolicy.DRAIN,
         waiting: Collection[str] = (),
     ) -> Settlement:
-        """One activity is decided: move its digit, decide its edges, and follow what they lead to.
+        """Move the digit of one activity, decide its edges, and settle the nodes after them.
 
-        `waiting` are those that have started and did nothing yet, in case that an uncaught failure cancels all.
+        `waiting` are the activities that have started and done nothing yet: an uncaught failure can cancel them.
         """
         kind = type(outcome)
         at = self._positions.get(activity)
@@ -410,17 +398,17 @@ class FlowScheduler:
         self._set(activity, after)
         if type(policy) is not FailurePolicy:
             policy = parse_enum(FailurePolicy, policy, "policy of a flow")
-        targets = self._decide_edges(activity, outcome, judge)
+        targets = self._decide_edges(activity, outcome, conditions)
         if policy is _DRAIN:
-            return self._settle(targets, judge)
+            return self._settle(targets, conditions)
         if kind is not Completed and kind is not Released and activity not in self.failures.now:
             return self.cancel(waiting)
-        settled = self._settle(targets, judge)
+        settled = self._settle(targets, conditions)
         has_escaped = FailureFate.ESCAPED in self.failures.now.values()
         return self.cancel((*waiting, *settled.started)) if has_escaped else settled
 
     def cancel(self, waiting: Collection[str] = ()) -> Settlement:
-        """Cancel whatever is not decided yet (9 -> 3, 8 -> 7, 5 -> 7), `waiting` as if they had not started."""
+        """Cancel every open activity (9 -> 3, 8 -> 7, 5 -> 7), those of `waiting` as if they had not started."""
         for activity in waiting:
             self._set(activity, _PENDING)
         cancelled: list[str] = []
@@ -434,24 +422,24 @@ class FlowScheduler:
         return Settlement(cancelled=cancelled)
 
     def is_active_behind(self, target: str, *, besides: Collection[str] = ()) -> bool:
-        """K8: whether anything that a cycle to `target` would run again is started or paused."""
+        """K8: whether an activity that a cycle to `target` would run again is started or paused."""
         active = (Digit.STARTED, Digit.PAUSED)
         return any(self.digit(each) in active for each in self.graph.reachable(target) if each not in besides)
 
-    def restart(self, target: str, *, judge: Conditions = ALWAYS) -> Settlement:
+    def restart(self, target: str, *, conditions: Conditions = ALWAYS) -> Settlement:
         """K8: run `target` and everything behind it again, in the next dimension."""
         if target == self.graph.trigger or self.digit(target) is Digit.PENDING:
             raise IllegalMove(f"{target!r} has not run yet, so a cycle cannot run it again")
         members = self.reset(target)
         self.move(target, Move.START)
-        settled = self._settle(sorted(members - {target}), judge)
+        settled = self._settle(sorted(members - {target}), conditions)
         return Settlement([target, *settled.started], settled.skipped)
 
     def reset(self, target: str) -> frozenset[str]:
         """K8: the digits of `target` and everything behind it go back to 9, in the next dimension, which all share.
 
-        Edges that come from outside keep what they say, except that a taken one into an `any` join was spent by the run
-        it enabled: left taken, it would start that node ahead of the target.
+        Edges from outside keep their state, except a taken edge into an `any` join: the run that it enabled has spent
+        it, and left taken it would start that node ahead of the target.
         """
         members = self.graph.reachable(target)
         for activity in sorted(members):
@@ -473,12 +461,12 @@ class FlowScheduler:
                 edges.decide(at, _DEAD)
         return members
 
-    # ------------------------------------------------------------ the record of it
+    # ------------------------------------------------------------ recorded changes
 
     def take_changes(self) -> FlowAdvanced | None:
-        """What changed since the last call; None if nothing did.
+        """The changes since the last call, or None.
 
-        Edges count while their target still waits, and where a cycle may make it wait again.
+        An edge is recorded while its target is pending, and where a cycle can make the target pending again.
         """
         settled, states = self._edges.settled, self._edges.states
         if not self._changed and not settled:
@@ -495,40 +483,40 @@ class FlowScheduler:
         self._changed = {}
         self._edges.settled = []
         if not taken and not dead and not failed and not handled:
-            return FlowAdvanced(digits=changed)  # so it is in a chain
+            return FlowAdvanced(digits=changed)  # every turn of a chain
         self.failures.now = {}
         return FlowAdvanced(
             digits=changed,
             taken=_once(taken),
             dead=_once(dead),
             failed=_once(failed),
-            offered=tuple(each for each, how in handled.items() if how is FailureFate.OFFERED),
-            caught=tuple(each for each, how in handled.items() if how is FailureFate.CAUGHT),
-            escaped=tuple(each for each, how in handled.items() if how is FailureFate.ESCAPED),
+            offered=tuple(each for each, fate in handled.items() if fate is FailureFate.OFFERED),
+            caught=tuple(each for each, fate in handled.items() if fate is FailureFate.CAUGHT),
+            escaped=tuple(each for each, fate in handled.items() if fate is FailureFate.ESCAPED),
         )
 
     def restore(self, changes: FlowAdvanced) -> None:
-        """Put changes back that were recorded. Nothing is decided and nothing follows."""
+        """Apply recorded changes, without decisions."""
         for activity, digit in changes.digits.items():
             self._set(activity, ord(digit))
         for states, now in ((changes.taken, _TAKEN), (changes.dead, _DEAD), (changes.failed, _FAILED)):
             for at in states:
                 self._edges.decide(at, now)
-        for activities, how in (
+        for activities, fate in (
             (changes.offered, FailureFate.OFFERED),
             (changes.caught, FailureFate.CAUGHT),
             (changes.escaped, FailureFate.ESCAPED),
         ):
             for activity in activities:
-                self.failures.note(activity, how)
+                self.failures.note(activity, fate)
         self._changed = {}
         self._edges.settled = []
         self.failures.now = {}
 
-    # ------------------------------------------------------------ inside
+    # ------------------------------------------------------------ internal
 
     def move(self, activity: str, move: Move) -> None:
-        """Move a digit; on one that does not allow it, an `IllegalMove` (K2)."""
+        """Move a digit; `IllegalMove` if the digit does not allow the move (K2)."""
         before = self._digits[self.roster.position(activity)]
         after = _AFTER.get((before, move))
         if after is None:
@@ -541,13 +529,13 @@ class FlowScheduler:
         self._digits[at] = code
         self._changed[activity] = chr(code)
 
-    def _follow(self, activity: str, outcome: NodeOutcome, judge: Conditions) -> Settlement:
-        return self._settle(self._decide_edges(activity, outcome, judge), judge)
+    def _follow(self, activity: str, outcome: NodeOutcome, conditions: Conditions) -> Settlement:
+        return self._settle(self._decide_edges(activity, outcome, conditions), conditions)
 
-    def _decide_edges(self, activity: str, outcome: NodeOutcome, judge: Conditions) -> list[str]:
-        """Decide what leaves an activity that has finished; a default branch last, by what became of the others.
+    def _decide_edges(self, activity: str, outcome: NodeOutcome, conditions: Conditions) -> list[str]:
+        """Decide the edges of an activity that has finished, a default branch last, by the states of the others.
 
-        Where they lead to, in the order of the edges.
+        Returns their targets, in the order of the edges.
         """
         edges = self.graph.edges
         targets: list[str] = []
@@ -566,7 +554,7 @@ class FlowScheduler:
                     defaults.append(at)
                     continue
                 if edge.has_condition:
-                    if not judge.edge_holds(edge):
+                    if not conditions.edge_holds(edge):
                         state = _DEAD
                     else:
                         chosen = True
@@ -577,20 +565,20 @@ class FlowScheduler:
             self._edges.decide(at, _DEAD if chosen else _TAKEN)
         return targets
 
-    def _settle(self, candidates: list[str], judge: Conditions) -> Settlement:
-        """Follow decided edges to the nodes they start or skip, until nothing more follows. Each node moves once."""
+    def _settle(self, candidates: list[str], conditions: Conditions) -> Settlement:
+        """Start or skip the candidates and the nodes behind skipped ones. Each node moves once."""
         started: list[str] = []
         skipped: list[str] = []
         digits, positions, guarded, failures = self._digits, self._positions, self.graph.guarded, self.failures
-        for activity in candidates:  # which grows while it is gone through
+        for activity in candidates:  # the list grows in the loop
             at = positions[activity]
             if digits[at] != _PENDING:
                 continue
             verdict = self._edges.verdict(activity)
-            if verdict is _RUN and activity in guarded and not judge.node_admitted(activity):
+            if verdict is _RUN and activity in guarded and not conditions.node_admitted(activity):
                 verdict = self._turn_away(activity)
             if verdict is _RUN:
-                digits[at] = _STARTED  # legal, as it is pending, and as open as before
+                digits[at] = _STARTED  # legal, because it is pending; the count of open nodes stays
                 self._changed[activity] = _STARTED_TEXT
                 started.append(activity)
                 if failures.offered:
@@ -606,9 +594,9 @@ class FlowScheduler:
         return Settlement(started, skipped)
 
     def _turn_away(self, activity: str) -> JoinVerdict:
-        """The condition of a node does not hold: it is skipped, or waits for another edge that may still come.
+        """The condition of a node does not hold: the node is skipped, or waits for another edge of an `any` join.
 
-        The edges of an `all` join keep what they say: if the node is in a cycle, they are asked again (K8).
+        The edges of an `all` join keep their state: in a cycle, the condition is evaluated again (K8).
         """
         if self.graph.joins[activity] is Join.ALL:
             return _SKIP

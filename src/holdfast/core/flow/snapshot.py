@@ -1,6 +1,6 @@
-"""A flow as its history tells it: where every node is, and what it did in each round.
+"""The snapshot of a flow for readers: the state of every node, and its steps in each round.
 
-Nothing is decided and nothing is evaluated: whoever shows, draws or audits a flow reads it here.
+It is built from the history alone; nothing is decided or evaluated. Views, drawings and audits read it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,55 +18,55 @@ class NodeSnapshot:
 
     __slots__ = ("caught", "count", "digit", "dimension", "failure", "node", "output", "own_events", "rounds", "steps")
 
-    def __init__(self, node: Node, book: FlowState) -> None:
+    def __init__(self, node: Node, state: FlowState) -> None:
         self.node = node
-        self.digit = book.scheduler.digit(node.id)
-        self.dimension = book.dimension(NodePlace(node.id))
+        self.digit = state.scheduler.digit(node.id)
+        self.dimension = state.dimension(NodePlace(node.id))
         """The round in which it is (K8)."""
-        failures = book.scheduler.failures
+        failures = state.scheduler.failures
         self.caught = node.id in failures.caught or node.id in failures.offered
-        """Whether its failure was, or may still be."""
-        self.output = book.outputs.get(node.id)
-        self.failure = book.errors.get(node.id) if book.has_failed(node.id) else None
+        """Whether its failure was caught, or still can be."""
+        self.output = state.outputs.get(node.id)
+        self.failure = state.errors.get(node.id) if state.has_failed(node.id) else None
         self.count: int | None = None
-        """Of a fan-out that has begun: its items."""
-        self.rounds = book.rounds.get(node.id, 0)
-        """Of a cycle: how often it went round."""
+        """The number of items of a fan-out that has started."""
+        self.rounds = state.rounds.get(node.id, 0)
+        """How often a cycle restarted."""
         self.own_events: frozenset[type[HistoryEvent]] = frozenset()
-        """Which kinds of events of its own it has in this round: that it completed, failed, began its items."""
+        """The types of its own events in this round: completed, failed, fan-out started."""
         self.steps: list[RecordedStep] = []
 
     @property
     def current(self) -> list[RecordedStep]:
-        """What it did in this round."""
+        """Its steps in this round."""
         return [step for step in self.steps if is_in(step.dimension, self.dimension)]
 
 
 class FlowSnapshot:
-    """What a history says about the instance of a flow."""
+    """One instance of a flow, by its history."""
 
     def __init__(self, definition: FlowDefinition, events: Iterable[HistoryEvent]) -> None:
         self.definition = definition
         self.graph = graph = graph_of(definition)
-        self.book = book = FlowState(graph)
+        self.state = state = FlowState(graph)
         events = list(events)
         places: dict[tuple[str, int], tuple[str, int, str]] = {}
-        said: dict[str, dict[type[HistoryEvent], HistoryEvent]] = {name: {} for name in graph.joins}
+        own_events: dict[str, dict[type[HistoryEvent], HistoryEvent]] = {name: {} for name in graph.joins}
         for event in events:
-            replay_event(book, event)
+            replay_event(state, event)
             if isinstance(event, ev.CycleRestarted):
                 for behind in graph.reachable(event.target):
-                    said[behind].clear()
+                    own_events[behind].clear()
             elif isinstance(event, ev.FanOutStarted | ev.NodeCompleted | ev.NodeFailed):
-                said[event.node][type(event)] = event
+                own_events[event.node][type(event)] = event
             elif (found := _begun(event)) is not None:
                 kind, number, place = found
-                places[kind, number] = (place.node, place.item, book.dimension(place))
+                places[kind, number] = (place.node, place.item, state.dimension(place))
         self.nodes: Mapping[str, NodeSnapshot] = {
-            name: NodeSnapshot(node, book) for name, node in nodes_by_id(definition).items()
+            name: NodeSnapshot(node, state) for name, node in nodes_by_id(definition).items()
         }
         """By id, in the order of the key."""
-        for name, own in said.items():
+        for name, own in own_events.items():
             self.nodes[name].own_events = frozenset(own)
             if isinstance(began := own.get(ev.FanOutStarted), ev.FanOutStarted):
                 self.nodes[name].count = began.count
@@ -78,16 +78,16 @@ class FlowSnapshot:
 
     @property
     def key(self) -> str:
-        """The collation key that the history adds up to (K1)."""
-        return self.book.scheduler.key
+        """The collation key (K1)."""
+        return self.state.scheduler.key
 
     def in_order(self) -> list[NodeSnapshot]:
-        """The nodes as the graph runs: none before those it comes after, else as they were written."""
+        """The nodes in topological order, and else in the order of their lines."""
         return [self.nodes[name] for name in in_order(self.graph, self.definition)]
 
 
 def version_of(events: Iterable[HistoryEvent]) -> str:
-    """The hash of the definition that an instance stays with; empty for code, and before the first turn."""
+    """The hash of the definition that an instance runs; empty for code, and before the first turn."""
     first = next(iter(events), None)
     return first.flow if isinstance(first, Started) else ""
 
@@ -98,7 +98,7 @@ def is_in(inner: str, dimension: str) -> bool:
 
 
 def in_order(graph: Graph, definition: FlowDefinition) -> list[str]:
-    """The ids as the graph runs them; those that may run at the same time as they were written."""
+    """The ids in topological order; nodes that are ready together in the order of their lines."""
     lines = {node.id: (node.line, node.id) for node in definition.nodes}
     missing = {name: len(edges) for name, edges in graph.incoming.items()}
     ready = [lines[name] for name, count in missing.items() if not count]

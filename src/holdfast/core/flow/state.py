@@ -1,7 +1,7 @@
-"""The books of a flow: everything its history says, kept event by event.
+"""The state of a flow: everything that the events of its history add up to.
 
-A flow that runs notes each event as it happens; one that is brought back to life notes the events of its history. Both
-have the same books in the end, because there is only this one way in: nothing is decided, evaluated or run again.
+A running flow applies each event as it happens; a flow that is loaded applies the events of its history. Both have the
+same state in the end, because `FlowState.apply` is the only way in: nothing is decided, evaluated or run again.
 """
 
 from collections import deque
@@ -20,14 +20,14 @@ NO_ITEM: Final = -1
 
 
 class NodePlace(msgspec.Struct, frozen=True, gc=False):
-    """Where in a flow something belongs: its node and, in a fan-out, the item."""
+    """A node, and in a fan-out the item."""
 
     node: str
     item: int = NO_ITEM
 
 
 class ChildPlace(NamedTuple):
-    """Where a child belongs, whether anybody waits for its end, and whether its id was chosen and may be taken."""
+    """The node and the item of a child. `detached`: no node waits for its end. `named`: the flow chose its id."""
 
     node: str
     item: int
@@ -38,7 +38,7 @@ class ChildPlace(NamedTuple):
 
 
 EventHandler: TypeAlias = Callable[["FlowState", Never], "NodePlace | None"]
-"""Takes one kind of event in."""
+"""Applies one type of event. Returns the node that waits for it."""
 
 
 class FanOut:
@@ -49,13 +49,13 @@ class FanOut:
     def __init__(self, count: int, items: Payload | None = None) -> None:
         self.count = count
         self.items = items
-        """The list, where not all of it began at once."""
+        """The list, if not all of its items started at once."""
         self.begun = 0
         self.results: dict[int, Payload] = {}
 
 
 class FlowState:
-    """What is open, and what came of the rest."""
+    """The open work of a flow, and the results of the rest."""
 
     __slots__ = (
         "_failed_in",
@@ -87,18 +87,22 @@ class FlowState:
         """By node. In a cycle the latest, which is that of the nearest dimension (K8)."""
         self.errors: dict[str, Payload] = {}
         self._failed_in: dict[str, int] = {}
-        """The round in which each of those failed."""
+        """The round in which each of these nodes failed."""
         self.activities: dict[int, NodePlace] = {}
         self.timers: dict[int, str] = {}
         self.waits: dict[str, deque[tuple[int, str]]] = {}
-        """By the name of the event: the waits for it, those that are there longest first (G6)."""
+        """By the name of the event: the waits for it, the oldest first (G6)."""
         self.children: dict[int, ChildPlace] = {}
         self.fan_outs: dict[str, FanOut] = {}
         self.rounds: dict[str, int] = {}
-        """How often each cycle went round, since one around it did."""
+        """How often each cycle restarted, since an outer cycle restarted."""
         self.targets: dict[str, str] = {}
-        """Where each cycle that went round goes back to."""
-        self.next_activity = self.next_timer = self.next_wait = self.next_child = self.sent = 0
+        """The target of each cycle that restarted."""
+        self.next_activity = 0
+        self.next_timer = 0
+        self.next_wait = 0
+        self.next_child = 0
+        self.sent = 0
         self.cancel_reason: str | None = None
         self.is_overdue = False
         self.unclear: dict[int, str] = {}
@@ -110,11 +114,11 @@ class FlowState:
         return here if place.item == NO_ITEM else item_dimension(here, place.item)
 
     def apply(self, event: HistoryEventBase) -> NodePlace | None:
-        """Take an event in. What an answer was for, if somebody still waits for it."""
-        if type(event) is ev.ActivityCompleted:  # nearly all of them
+        """Apply an event. Returns the place that waits for it, if there is one."""
+        if type(event) is ev.ActivityCompleted:  # nearly all events
             return _activity_completed(self, event)
-        how = _HOW.get(type(event))
-        return None if how is None else how(self, cast("Never", event))  # the table has for each type its own
+        handler = _APPLY.get(type(event))
+        return None if handler is None else handler(self, cast("Never", event))  # of this type, by the table
 
     def scheduled(self, activity: int, place: NodePlace) -> None:
         """An activity was called for a node, or for an item of it."""
@@ -124,7 +128,7 @@ class FlowState:
             self.fan_outs[place.node].begun = place.item + 1
 
     def completed(self, place: NodePlace, output: Payload) -> None:
-        """A node, or an item of it, has its result."""
+        """Record the result of a node, or of an item of it."""
         if place.item == NO_ITEM:
             self.outputs[place.node] = output
             self.errors.pop(place.node, None)
@@ -132,15 +136,15 @@ class FlowState:
             self.fan_outs[place.node].results[place.item] = output
 
     def failed(self, node: str, failure: Payload) -> None:
-        """A node failed, or an item of it, and so the node."""
-        self.errors.pop(node, None)  # the last one to fail comes last
+        """Record the failure of a node, or of an item of it, which fails the node."""
+        self.errors.pop(node, None)  # the latest failure is the last entry
         self.errors[node] = failure
         self._failed_in[node] = self.scheduler.rounds.get(node, 0)
         self.outputs.pop(node, None)
         self.fan_outs.pop(node, None)
 
     def has_failed(self, node: str) -> bool:
-        """Whether a node failed in this round, and is not one that was cancelled or failed in an earlier one."""
+        """Whether a node failed in this round: not in an earlier one, and not by being cancelled."""
         in_round = self._failed_in.get(node)
         return in_round == self.scheduler.rounds.get(node, 0) and self.scheduler.digit(node) is Digit.ERRORED
 
@@ -153,90 +157,90 @@ class FlowState:
         return next((number for waits in self.waits.values() for number, owner in waits if owner == node), None)
 
 
-# ---------------------------------------------------------------- how each event is taken in
+# ---------------------------------------------------------------- one function for each event
 
 
-def _started(book: FlowState, event: ev.Started) -> None:
-    book.started = event
+def _started(state: FlowState, event: ev.Started) -> None:
+    state.started = event
 
 
-def _scheduled(book: FlowState, event: ev.ActivityScheduled) -> None:
-    book.scheduled(event.activity, NodePlace(event.node, event.item))
+def _scheduled(state: FlowState, event: ev.ActivityScheduled) -> None:
+    state.scheduled(event.activity, NodePlace(event.node, event.item))
 
 
-def _activity_completed(book: FlowState, event: ev.ActivityCompleted) -> NodePlace | None:
-    place = book.activities.pop(event.activity, None)
+def _activity_completed(state: FlowState, event: ev.ActivityCompleted) -> NodePlace | None:
+    place = state.activities.pop(event.activity, None)
     if place is not None:
-        book.completed(place, event.result)
+        state.completed(place, event.result)
     return place
 
 
-def _activity_failed(book: FlowState, event: ev.ActivityFailed) -> NodePlace | None:
-    place = book.activities.pop(event.activity, None)
+def _activity_failed(state: FlowState, event: ev.ActivityFailed) -> NodePlace | None:
+    place = state.activities.pop(event.activity, None)
     if place is not None:
-        book.failed(place.node, event.failure)
+        state.failed(place.node, event.failure)
     return place
 
 
-def _activity_abandoned(book: FlowState, event: ev.ActivityCancelled) -> None:
-    book.activities.pop(event.activity, None)
+def _activity_abandoned(state: FlowState, event: ev.ActivityCancelled) -> None:
+    state.activities.pop(event.activity, None)
 
 
-def _timer_started(book: FlowState, event: ev.TimerStarted) -> None:
-    book.next_timer = event.timer + 1
-    book.timers[event.timer] = event.node
+def _timer_started(state: FlowState, event: ev.TimerStarted) -> None:
+    state.next_timer = event.timer + 1
+    state.timers[event.timer] = event.node
 
 
-def _timer_fired(book: FlowState, event: ev.TimerFired) -> NodePlace | None:
-    node = book.timers.pop(event.timer, None)
+def _timer_fired(state: FlowState, event: ev.TimerFired) -> NodePlace | None:
+    node = state.timers.pop(event.timer, None)
     return None if node is None else NodePlace(node)
 
 
-def _timer_cancelled(book: FlowState, event: ev.TimerCancelled) -> None:
-    book.timers.pop(event.timer, None)
+def _timer_cancelled(state: FlowState, event: ev.TimerCancelled) -> None:
+    state.timers.pop(event.timer, None)
 
 
-def _awaited(book: FlowState, event: ev.EventAwaited) -> None:
-    book.next_wait = event.wait + 1
-    book.waits.setdefault(event.name, deque()).append((event.wait, event.node))
+def _awaited(state: FlowState, event: ev.EventAwaited) -> None:
+    state.next_wait = event.wait + 1
+    state.waits.setdefault(event.name, deque()).append((event.wait, event.node))
 
 
-def _wait_ended(book: FlowState, event: ev.EventWaitEnded) -> None:
-    for name, waits in list(book.waits.items()):
+def _wait_ended(state: FlowState, event: ev.EventWaitEnded) -> None:
+    for name, waits in list(state.waits.items()):
         left = deque(each for each in waits if each[0] != event.wait)
         if left:
-            book.waits[name] = left
+            state.waits[name] = left
         else:
-            del book.waits[name]
+            del state.waits[name]
 
 
-def _received(book: FlowState, event: ev.EventReceived) -> NodePlace | None:
-    waits = book.waits.get(event.name)
+def _received(state: FlowState, event: ev.EventReceived) -> NodePlace | None:
+    waits = state.waits.get(event.name)
     if not waits:
         return None
     _, node = waits.popleft()
     if not waits:
-        del book.waits[event.name]
-    book.completed(NodePlace(node), event.value)
+        del state.waits[event.name]
+    state.completed(NodePlace(node), event.value)
     return NodePlace(node)
 
 
-def _child_scheduled(book: FlowState, event: ev.ChildScheduled) -> None:
-    book.next_child = event.child + 1
-    number = book.scheduler.rounds.get(event.node, 0)
-    book.children[event.child] = ChildPlace(event.node, event.item, event.id, event.detached, event.named, number)
+def _child_scheduled(state: FlowState, event: ev.ChildScheduled) -> None:
+    state.next_child = event.child + 1
+    number = state.scheduler.rounds.get(event.node, 0)
+    state.children[event.child] = ChildPlace(event.node, event.item, event.id, event.detached, event.named, number)
     if event.item != NO_ITEM:
-        book.fan_outs[event.node].begun = event.item + 1
-        if event.detached and not event.named:  # nobody waits for anything of it
-            book.completed(NodePlace(event.node, event.item), _id_of(event))
+        state.fan_outs[event.node].begun = event.item + 1
+        if event.detached and not event.named:  # it is not waited for
+            state.completed(NodePlace(event.node, event.item), _id_of(event))
 
 
-def _child_started(book: FlowState, event: ev.ChildStarted) -> NodePlace | None:
-    """Nobody waits for the end of one that is detached: its id is the result."""
-    child = book.children.get(event.child)
-    place = None if child is None or not child.detached else _place_of(book, child)
+def _child_started(state: FlowState, event: ev.ChildStarted) -> NodePlace | None:
+    """The id of a detached child is its result, because its end is not waited for."""
+    child = state.children.get(event.child)
+    place = None if child is None or not child.detached else _place_of(state, child)
     if child is not None and place is not None:
-        book.completed(place, _id_of(child))
+        state.completed(place, _id_of(child))
     return place
 
 
@@ -244,69 +248,70 @@ def _id_of(child: ChildPlace | ev.ChildScheduled) -> Payload:
     return Payload(msgspec.Raw(msgspec.json.encode(child.id)))
 
 
-def _place_of(book: FlowState, child: ChildPlace) -> NodePlace | None:
-    """Where an answer of a child belongs, if its node has not failed meanwhile."""
-    if child.round != book.scheduler.rounds.get(child.node, 0):
+def _place_of(state: FlowState, child: ChildPlace) -> NodePlace | None:
+    """The place of a child, unless its node has failed or restarted since."""
+    if child.round != state.scheduler.rounds.get(child.node, 0):
         return None
-    return NodePlace(child.node, child.item) if child.item == NO_ITEM or child.node in book.fan_outs else None
+    return NodePlace(child.node, child.item) if child.item == NO_ITEM or child.node in state.fan_outs else None
 
 
-def _child_asked_to_end(book: FlowState, event: ev.ChildCancelRequested) -> None:
-    """What comes of it is not waited for."""
-    book.children.pop(event.child, None)
+def _child_asked_to_end(state: FlowState, event: ev.ChildCancelRequested) -> None:
+    """The end of a child that was asked to end is not waited for."""
+    state.children.pop(event.child, None)
 
 
-def _child_ended(book: FlowState, event: ev.ChildEnd) -> NodePlace | None:
-    """Its result is noted here; what it means that there is none, whoever reads this decides."""
-    child = book.children.pop(event.child, None)
+def _child_ended(state: FlowState, event: ev.ChildEnd) -> NodePlace | None:
+    """Record the result of a child. The caller decides about an end without one."""
+    child = state.children.pop(event.child, None)
     if child is None or (child.detached and not (child.named and isinstance(event, ev.ChildRefused))):
         return None
-    place = _place_of(book, child)
+    place = _place_of(state, child)
     if place is not None and isinstance(event, ev.ChildCompleted):
-        book.completed(place, event.result)
+        state.completed(place, event.result)
     return place
 
 
-def _fan_out_began(book: FlowState, event: ev.FanOutStarted) -> None:
-    book.fan_outs[event.node] = FanOut(event.count, event.items)
+def _fan_out_began(state: FlowState, event: ev.FanOutStarted) -> None:
+    state.fan_outs[event.node] = FanOut(event.count, event.items)
 
 
-def _node_completed(book: FlowState, event: ev.NodeCompleted) -> None:
-    book.fan_outs.pop(event.node, None)
-    book.completed(NodePlace(event.node), event.output)
+def _node_completed(state: FlowState, event: ev.NodeCompleted) -> None:
+    state.fan_outs.pop(event.node, None)
+    state.completed(NodePlace(event.node), event.output)
 
 
-def _node_failed(book: FlowState, event: ev.NodeFailed) -> None:
-    book.failed(event.node, event.failure)
+def _node_failed(state: FlowState, event: ev.NodeFailed) -> None:
+    state.failed(event.node, event.failure)
 
 
-def _cycle_restarted(book: FlowState, event: ev.CycleRestarted) -> None:
-    book.rounds[event.node] = event.round
-    book.targets[event.node] = event.target
-    graph = book.scheduler.graph
+def _cycle_restarted(state: FlowState, event: ev.CycleRestarted) -> None:
+    state.rounds[event.node] = event.round
+    state.targets[event.node] = event.target
+    graph = state.scheduler.graph
     again = graph.reachable(event.target)
-    for cycle, target in book.targets.items():  # those inside begin to count anew
+    for cycle, target in state.targets.items():  # inner cycles count from 0 again
         if target != event.target and target in again:
-            book.rounds[cycle] = 0
-    for at in list(book.unclear):
+            state.rounds[cycle] = 0
+    for at in list(state.unclear):
         if graph.edges[at].source in again:
-            del book.unclear[at]
+            del state.unclear[at]
 
 
-def _advanced(book: FlowState, event: ev.FlowAdvanced) -> None:
-    book.unclear.update(event.unclear)
+def _advanced(state: FlowState, event: ev.FlowAdvanced) -> None:
+    state.unclear.update(event.unclear)
 
 
-def _cancel_requested(book: FlowState, event: ev.CancelRequested) -> None:
-    if book.cancel_reason is None:
-        book.cancel_reason, book.is_overdue = event.reason, event.by_deadline
+def _cancel_requested(state: FlowState, event: ev.CancelRequested) -> None:
+    if state.cancel_reason is None:
+        state.cancel_reason = event.reason
+        state.is_overdue = event.by_deadline
 
 
-def _raised(book: FlowState, event: ev.EventRaised) -> None:
-    book.sent = event.number + 1
+def _raised(state: FlowState, event: ev.EventRaised) -> None:
+    state.sent = event.number + 1
 
 
-_HOW: Final[dict[type[HistoryEventBase], EventHandler]] = {
+_APPLY: Final[dict[type[HistoryEventBase], EventHandler]] = {
     ev.Started: _started,
     ev.ActivityScheduled: _scheduled,
     ev.ActivityCompleted: _activity_completed,
@@ -335,10 +340,10 @@ _HOW: Final[dict[type[HistoryEventBase], EventHandler]] = {
 }
 
 
-def replay_event(book: FlowState, event: HistoryEventBase) -> None:
-    """Take in an event of the history: with the moves of digits, which a live flow has made already."""
-    book.apply(event)
+def replay_event(state: FlowState, event: HistoryEventBase) -> None:
+    """Apply an event of the history with its moves of digits, which a running flow makes itself."""
+    state.apply(event)
     if isinstance(event, ev.FlowAdvanced):
-        book.scheduler.restore(event)
+        state.scheduler.restore(event)
     elif isinstance(event, ev.CycleRestarted):
-        book.scheduler.reset(event.target)
+        state.scheduler.reset(event.target)

@@ -1,4 +1,4 @@
-"""The CEL library: programs, its errors in plain words, and its values as those of JSON, bounded."""
+"""The CEL library: compiled programs, its errors as messages for authors of flows, and its values as bounded JSON."""
 
 import math
 import re
@@ -13,12 +13,12 @@ from holdfast.flows.libraries import cel
 from holdfast.payloads.limits import MAX_DEPTH, MEBIBYTE
 
 MOST_VALUES: Final = 100_000
-"""Values in one result. Lists may share their items, so a short expression can stand for billions of them."""
+"""Values in one result. Lists can share their items, so a short expression can give billions of values."""
 
 TOO_LARGE: Final = "it reads an integer of more than 64 bits, which CEL does not have; do it in an activity"
 SHOWN_CHARACTERS: Final = 300
 LONGEST_RESULT_CHARACTERS: Final = 2 * MEBIBYTE
-"""Of an answer of the library, which may repeat the whole input."""
+"""Of one result, which can repeat the whole input."""
 
 _PLACE: Final = re.compile(r"ERROR: <input>:(\d+):(\d+): (?:Syntax error: )?(.*)")
 _UNEXPECTED: Final = re.compile(
@@ -29,12 +29,12 @@ _KEY: Final = re.compile(r"Key not found in map : (.*)")
 _NAME: Final = re.compile(r'No value with name "(.*)" found')
 _OVERLOAD: Final = re.compile(r"No matching overloads found : (.*)")
 _OPERATORS: Final = {"and": "&&", "or": "||", "not": "!", "is": "=="}
-"""What Python's operators are in CEL."""
+"""Operators of Python, and those of CEL for the same."""
 _TYPE_WORDS: Final = {"int64": "int", "uint64": "uint", "null_type": "null"}
 
 
 class Program:
-    """A compiled program. It can run any number of times."""
+    """A compiled program, which can run any number of times."""
 
     __slots__ = ("_compiled",)
 
@@ -42,14 +42,14 @@ class Program:
         self._compiled = compiled
 
     def run(self, variables: dict[str, Any]) -> Any:
-        """Its value with these variables."""
+        """Its value with these variables, as JSON."""
         try:
-            answer = self._compiled.eval(data=variables)
+            result = self._compiled.eval(data=variables)
         except RuntimeError as error:
-            raise ExpressionError(_in_plain_words(str(error))) from None
-        if answer.type() == cel.Type.ERROR:
-            raise ExpressionError(_in_plain_words(str(answer.value())))
-        return _Reader().plain(answer.value(), 0)
+            raise ExpressionError(_explained(str(error))) from None
+        if result.type() == cel.Type.ERROR:
+            raise ExpressionError(_explained(str(result.value())))
+        return _Reader().plain(result.value(), 0)
 
 
 @cache
@@ -58,7 +58,7 @@ def _environment() -> Any:
 
 
 def compile_program(text: str) -> Program:
-    """`text` as a program. The library allows a nesting of 32 and reads every value as one of any type."""
+    """`text` as a program. The library allows a nesting of 32; its type checker is off."""
     try:
         return Program(_environment().compile(text, disable_check=True))
     except RuntimeError as error:
@@ -67,19 +67,22 @@ def compile_program(text: str) -> Program:
         raise ExpressionError("it has a character that is not valid Unicode") from None
 
 
-def _syntax_error(answer: str, text: str) -> ExpressionError:
-    """The first complaint of the library, without the list of everything that it would have liked."""
-    found = _PLACE.search(answer)
+def _syntax_error(report: str, text: str) -> ExpressionError:
+    """The first error of the library, without its list of expected tokens."""
+    found = _PLACE.search(report)
     if found is None:
-        return ExpressionError(_in_plain_words(answer))
-    line, column, message = int(found[1]), int(found[2]), found[3]
-    message = _UNEXPECTED.sub("unexpected", message.partition(" expecting ")[0]).replace("'<EOF>'", "the end")
+        return ExpressionError(_explained(report))
+    line = int(found[1])
+    column = int(found[2])
+    message = _UNEXPECTED.sub("unexpected", found[3].partition(" expecting ")[0]).replace(
+        "'<EOF>'", "end of the expression"
+    )
     if "recursion depth" in message:
-        return ExpressionError("it is nested too deep, or too long; divide it")
+        return ExpressionError("it is nested too deep, or too long; split it")
     if message.startswith("unexpected '="):
-        message = "one = alone; to compare, write =="
+        message = "a single =; to compare, write =="
     elif text.lstrip().startswith(("${", "{{")):
-        message = "an expression stands alone, without ${ } or {{ }} around it"
+        message = "an expression is written without ${ } or {{ }} around it"
     elif (meant := _operator_meant(text, column)) and line == 1:
         message = f"{message}; {meant}"
     before = sum(len(one) + 1 for one in text.split("\n")[: line - 1])
@@ -87,48 +90,49 @@ def _syntax_error(answer: str, text: str) -> ExpressionError:
 
 
 def _operator_meant(text: str, column: int) -> str:
-    """What to write for an operator of Python's at or before a column, if there is one."""
-    before, here = text[: column - 1].split(), re.match(r"\w+", text[column - 1 :])
+    """The advice for an operator of Python at or before a column, if there is one."""
+    before = text[: column - 1].split()
+    here = re.match(r"\w+", text[column - 1 :])
     for word in (here[0] if here else "", before[-1] if before else ""):
         if word in _OPERATORS:
             return f"write {_OPERATORS[word]} for {word}"
     return ""
 
 
-def _in_plain_words(answer: str) -> str:
-    """What the library says went wrong, as a sentence for whoever wrote the expression."""
-    answer = _STATUS.sub("", _STATUS.sub("", answer))
-    if found := _KEY.search(answer):
-        return f"there is no {found[1]} in the map"
-    if found := _NAME.search(answer):
+def _explained(report: str) -> str:
+    """An error of the library as a message for the author of the expression."""
+    report = _STATUS.sub("", _STATUS.sub("", report))
+    if found := _KEY.search(report):
+        return f"there is no {found[1]} in the mapping"
+    if found := _NAME.search(report):
         return f"there is no {found[1]}"
-    if "out of range for '" in answer:
+    if "out of range for '" in report:
         return TOO_LARGE
-    if "recursion limit" in answer:
-        return "it is nested too deep, or too long; divide it"
-    if "Applying SELECT" in answer:
-        return "a field was asked of something that has none, such as null"
-    if "Iteration budget" in answer:
-        return "its loops go round too often; do it in an activity"
-    if found := _OVERLOAD.search(answer):
+    if "recursion limit" in report:
+        return "it is nested too deep, or too long; split it"
+    if "Applying SELECT" in report:
+        return "it reads a field of a value without fields, such as null"
+    if "Iteration budget" in report:
+        return "its loops have too many rounds; do it in an activity"
+    if found := _OVERLOAD.search(report):
         return _overload(found[1])
-    return answer if len(answer) <= SHOWN_CHARACTERS else f"{answer[:SHOWN_CHARACTERS]}..."
+    return report if len(report) <= SHOWN_CHARACTERS else f"{report[:SHOWN_CHARACTERS]}..."
 
 
 def _overload(signature: str) -> str:
-    """An operation that the types of its values do not have, such as ``_>_(null_type, int64)``."""
+    """The message for an operation on values of the wrong types, such as ``_>_(null_type, int64)``."""
     name, _, types = signature.partition("(")
     if name == "<iter_range>":
-        return "only a list or a map can be gone through"
+        return "only a list or a mapping has items to go over"
     if name == "<jump_condition>":
-        return "what is asked with ? must be true or false"
+        return "the condition before ? must be true or false"
     operator = name.replace("_", " ").strip() if not name[:1].isalpha() else name
     words = [_TYPE_WORDS.get(word, word) for word in types.rstrip(")").split(", ")] if types else []
     return f"{operator} does not work with {' and '.join(words)}" if words else f"{operator} does not work with this"
 
 
 class _Reader:
-    """Turns a result into plain values, as long as there are not too many of them."""
+    """Turns a result into plain values, up to a number of values and characters."""
 
     def __init__(self) -> None:
         self._values = 0
@@ -154,13 +158,15 @@ class _Reader:
             return value.isoformat().replace("+00:00", "Z")
         raise ExpressionError(f"its result has a {type(value).__name__}, which JSON cannot hold")
 
-    def _map(self, several: Mapping[Any, Any], depth: int) -> dict[str, Any]:
+    def _map(self, mapping: Mapping[Any, Any], depth: int) -> dict[str, Any]:
         plain: dict[str, Any] = {}
-        for key, value in several.items():
+        for key, value in mapping.items():
             if not isinstance(key, str):
-                raise ExpressionError(f"its result has a map with the key {key!r}, and JSON has only texts as keys")
+                raise ExpressionError(f"its result has a mapping with the key {key!r}, and keys in JSON are strings")
             plain[self._text(key)] = self.plain(value.value(), depth + 1)
-        return dict(sorted(plain.items(), key=itemgetter(0)))  # the library has another order in every process
+        return dict(
+            sorted(plain.items(), key=itemgetter(0))
+        )  # the order of the library differs from process to process
 
     def _text(self, text: str) -> str:
         self._characters += len(text)
@@ -171,5 +177,5 @@ class _Reader:
 
 def _finite(value: float) -> float:
     if not math.isfinite(value):
-        raise ExpressionError("its result is no finite number")
+        raise ExpressionError("its result is not a finite number")
     return value

@@ -39,7 +39,7 @@ _TEXT: Final = re.compile(r""""[^"\\\n\r]*"|'[^'\\\n\r]*'""")
 
 
 class Expression:
-    """A compiled expression. `names` are the variables that it reads, `paths` what of each."""
+    """A compiled expression. `names` are the variables that it reads, `paths` the parts of each."""
 
     __slots__ = ("names", "paths", "text")
 
@@ -49,7 +49,7 @@ class Expression:
         self.names = frozenset(paths)
 
     def evaluate(self, variables: Mapping[str, Any]) -> Any:
-        """Its value. What goes wrong is an `ExpressionError` that says what is missing."""
+        """Its value; an `ExpressionError` with the reason if it has none."""
         raise NotImplementedError
 
     def fields(self, *path: str) -> frozenset[str]:
@@ -64,7 +64,7 @@ class Expression:
 
 
 class Literal(Expression):
-    """A number, a text, true, false or null."""
+    """A number, a string, true, false or null."""
 
     __slots__ = ("_value",)
 
@@ -72,12 +72,12 @@ class Literal(Expression):
         super().__init__(text, {})
         self._value = value
 
-    def evaluate(self, variables: Mapping[str, Any]) -> Any:  # noqa: ARG002  # every expression takes them
+    def evaluate(self, variables: Mapping[str, Any]) -> Any:  # noqa: ARG002  # as of every expression
         return self._value
 
 
 class Path(Expression):
-    """Fields and places of one variable, one inside the other."""
+    """Fields and indexes of one variable."""
 
     __slots__ = ("_root", "_steps")
 
@@ -95,13 +95,13 @@ class Path(Expression):
             kind = cast("type[object]", type(value))
             there = step in value if kind is dict else kind is list and type(step) is int and step < len(value)
             if not there:
-                raise ExpressionError(f"{self.text}: {_why_not(value, step)}")
+                raise ExpressionError(f"{self.text}: {_missing(value, step)}")
             value = value[step]
         return value
 
 
 class CelExpression(Expression):
-    """Anything else: a program of the library."""
+    """A program of the library."""
 
     __slots__ = ("_program", "_uses")
 
@@ -111,7 +111,7 @@ class CelExpression(Expression):
         self._uses = uses
 
     def evaluate(self, variables: Mapping[str, Any]) -> Any:
-        read = _what_is_read(self.paths, variables)
+        read = _select(self.paths, variables)
         check_work(self.text, self._uses, read)
         try:
             return self._program.run(read)
@@ -121,7 +121,7 @@ class CelExpression(Expression):
 
 @lru_cache(CACHED_EXPRESSIONS)
 def compile_expression(text: str) -> Expression:
-    """`text` as an expression; `ExpressionError`, with the column where that is known, if it is none."""
+    """`text` as an expression; `ExpressionError`, with the column where it is known, if it cannot be read."""
     if len(text) > LONGEST_CHARACTERS:
         raise ExpressionError(f"an expression has at most {LONGEST_CHARACTERS:,} characters, not {len(text):,}")
     bare = text.strip(" ")
@@ -139,7 +139,7 @@ def _path(text: str, bare: str) -> Path | None:
 
 
 def _as_paths(root: str, steps: tuple[str | int, ...]) -> Paths:
-    """What a path reads: its fields, up to the first place in a list."""
+    """The fields that a path reads, up to the first index."""
     inner: Paths | None = None
     for place in range(len(steps) - 1, -1, -1):
         step = steps[place]
@@ -164,23 +164,23 @@ def _step(found: tuple[str, str, str, str]) -> str | int:
     return field or (int(index) if index else "".join(keys))
 
 
-def _what_is_read(paths: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """The part of `values` that `paths` names. The library would turn all of it into values of its own."""
+def _select(paths: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """The parts of `values` that `paths` names: the library converts every value that it is given."""
     read: dict[str, Any] = {}
     for name, inner in paths.items():
         if name in values:
             value = values[name]
-            read[name] = _what_is_read(inner, cast("dict[str, Any]", value)) if inner and type(value) is dict else value
+            read[name] = _select(inner, cast("dict[str, Any]", value)) if inner and type(value) is dict else value
     return read
 
 
-def _why_not(value: Any, step: str | int) -> str:
-    """Why `value` has no such part."""
+def _missing(value: Any, step: str | int) -> str:
+    """The reason why `value` has no such part."""
     shown = f'"{step}"' if isinstance(step, str) else f"[{step}]"
     if value is None:
-        return f"there is no {shown}, because what should have it is null"
+        return f"there is no {shown}, because the value that should have it is null"
     if isinstance(value, dict):
-        return f"there is no {shown} in the map"
+        return f"there is no {shown} in the mapping"
     if isinstance(value, list):
         length = len(value)  # pyright: ignore[reportUnknownArgumentType]  # a list of anything has a length
         return f"there is no {shown} in a list of {length}"

@@ -1,14 +1,13 @@
-"""What an expression uses, read from its text: the names of its variables, its functions, and how it loops.
+"""Reads from the text of an expression which variables, functions and loops it uses, and estimates its work.
 
-The library has parsed the text before, so its brackets match and its tokens are the ones of CEL. It does not tell
-what an expression reads, and that is needed for three things: names that are wrong are found when a flow is loaded,
-only what is read is handed over, and what the work can grow to is known before it begins.
+The library has parsed the text before, so its brackets match and its tokens are those of CEL. The library does not
+report the variables of a program. They are needed to find wrong names when a flow is loaded, and to hand over only the
+values that are read.
 
-How much work an expression may be: decided before it begins, because nobody can stop it once it runs.
-
-The library stops after 10,000 rounds of loops in all. That is no bound of time: a round may join long texts, and the
-lists that `map` and `filter` build are copied for each item. So what the work can grow to is estimated from the text
-and from the size of what it reads, rather too high than too low, and too much is refused.
+Work is bounded before an evaluation begins, because nothing can stop it. The library ends after 10,000 rounds of loops
+in all, but a round can join long strings, and the lists that `map` and `filter` build are copied for each item. So the
+work is estimated from the text and from the size of the values that it reads, rather too high than too low, and
+compared with one bound.
 """
 
 import re
@@ -23,7 +22,7 @@ from holdfast.errors import ExpressionError
 from holdfast.payloads.limits import has_nul
 
 MOST_NESTED_MACROS: Final = 3
-"""Loops inside loops. The library stops after 10,000 rounds in all; a fourth level could never do anything useful."""
+"""Loops inside loops. The library stops after 10,000 rounds in all, which a fourth level would soon reach."""
 
 TYPES: Final = frozenset({"bool", "bytes", "double", "int", "list", "map", "null_type", "string", "type", "uint"})
 KEYWORDS: Final = frozenset({"false", "in", "null", "true"})
@@ -31,7 +30,7 @@ RESERVED: Final = frozenset(
     {"as", "break", "const", "continue", "else", "for", "function", "if", "import", "let", "loop", "package"}
     | {"namespace", "return", "var", "void", "while"}
 )
-"""Words that CEL keeps for itself: they cannot be the name of a variable."""
+"""Reserved words of CEL, which cannot be the name of a variable."""
 MACROS: Final = frozenset({"all", "exists", "exists_one", "filter", "map"})
 BUILDING_MACROS: Final = frozenset({"filter", "map"})
 FUNCTIONS: Final = frozenset(
@@ -57,7 +56,7 @@ METHODS: Final = frozenset(
 )
 
 _OTHER_FUNCTIONS: Final = {"len": ["size"], "str": ["string"], "float": ["double"], "any": ["exists"]}
-"""What Python calls what CEL has, too."""
+"""Functions of Python, and those of CEL for the same."""
 _TOKEN: Final = re.compile(
     r"""
     (?P<space>\s+|//[^\n]*)
@@ -75,7 +74,7 @@ _CLOSING: Final = frozenset(")]}")
 
 
 class Token(NamedTuple):
-    """A piece of the text that means something, and where it begins."""
+    """A token of the text and its position."""
 
     kind: str
     text: str
@@ -83,12 +82,12 @@ class Token(NamedTuple):
 
 
 Paths = dict[str, "Paths | None"]
-"""What is read of each variable: the fields of it, and of those, or None for all of it."""
+"""The fields that are read of each variable, and of these fields; None for all of it."""
 
 
 @dataclass(slots=True)
 class ExpressionUses:
-    """What one expression uses."""
+    """The variables, macros and additions of one expression."""
 
     paths: Paths = field(default_factory=dict[str, "Paths | None"])
     macros: int = 0
@@ -96,20 +95,20 @@ class ExpressionUses:
     builds_lists: bool = False
     additions: int = 0
     outer_additions: int = 0
-    """Those outside of macros: they can lengthen a list before it is gone through."""
+    """Additions outside of macros: they can lengthen a list before a macro goes over it."""
     tokens: int = 0
 
 
 @dataclass(slots=True)
 class _Bracket:
-    """An open bracket. Behind the first comma of a macro its variable has a value."""
+    """An open bracket; that of a macro has the name of its variable."""
 
     is_macro: bool = False
     variable: str = ""
 
 
 def scan_expression(text: str) -> ExpressionUses:
-    """What `text` uses. A function that CEL does not have is an `ExpressionError`."""
+    """The uses of `text`. An unknown function is an `ExpressionError`."""
     tokens = [
         Token(match.lastgroup or "", match.group(), match.start())
         for match in _TOKEN.finditer(text)
@@ -137,7 +136,7 @@ def scan_expression(text: str) -> ExpressionUses:
 
 
 def _opened(uses: ExpressionUses, tokens: list[Token], place: int, open_brackets: list[_Bracket]) -> _Bracket:
-    """The bracket at `place`; the one of a macro is counted."""
+    """The bracket at `place`. Macros are counted."""
     is_call = tokens[place].text == "(" and place > 1 and tokens[place - 2].text == "."
     if not is_call or tokens[place - 1].text not in MACROS:
         return _Bracket()
@@ -162,7 +161,7 @@ def _check_function(token: Token, *, is_method: bool) -> None:
 
 
 def _add_variable(uses: ExpressionUses, tokens: list[Token], place: int, open_brackets: list[_Bracket]) -> None:
-    """A name that stands alone: a variable of the flow, unless a macro around it has made it, or CEL has it."""
+    """Add a name that is a variable of the flow: not one of a macro around it, and not a word of CEL."""
     name = tokens[place].text
     if name in KEYWORDS or name in TYPES or any(bracket.variable == name for bracket in open_brackets):
         return
@@ -175,7 +174,7 @@ def _add_variable(uses: ExpressionUses, tokens: list[Token], place: int, open_br
 
 
 def _is_selection(tokens: list[Token], place: int) -> bool:
-    """Whether a field is selected there, and not a method called."""
+    """Whether a field is selected there, not a method called."""
     return (
         place + 1 < len(tokens)
         and tokens[place].text == "."
@@ -185,7 +184,7 @@ def _is_selection(tokens: list[Token], place: int) -> bool:
 
 
 def add_path(paths: Paths, path: list[str]) -> None:
-    """Note that `path` is read. All of something contains the parts of it."""
+    """Add `path` to the paths that are read. A value contains its parts."""
     for name in path[:-1]:
         inner = paths.setdefault(name, {})
         if inner is None:
@@ -237,7 +236,7 @@ def _encoded(text: str, read: Mapping[str, Any]) -> bytes:
 
 
 def longest_in(value: Any) -> int:
-    """How long the longest list or map in `value` is."""
+    """The length of the longest list or mapping in `value`."""
     longest = 0
     waiting: list[Any] = [value]
     while waiting:

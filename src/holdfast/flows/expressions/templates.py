@@ -1,6 +1,6 @@
-"""Templates: JSON in which every text is an expression, filled in with the values of an instance.
+"""Templates: JSON in which every string is an expression, filled with the values of an instance.
 
-What the expressions of a flow see: for each node its input, output and error, as JSON.
+`InstanceValues` has the variables of expressions: the input, output and error of each node, as JSON.
 """
 
 from collections.abc import Iterable, Mapping
@@ -43,38 +43,38 @@ class FlowOfValues(Protocol):
 
 
 class InstanceValues:
-    """The values of one instance. What no expression asks for is never decoded.
+    """The values of one instance. Payloads are decoded when an expression first reads them.
 
-    It has the books of a run and not the run, which has it: the two would wait for the garbage collector.
+    It refers to the state of a run, not to the run, which refers to it: a reference cycle would delay its release.
     """
 
-    __slots__ = ("_book", "_flow", "_id", "_input", "_payloads", "_seen")
+    __slots__ = ("_flow", "_id", "_input", "_payloads", "_seen", "_state")
 
-    def __init__(self, flow: FlowOfValues, instance_id: str, book: FlowState, payloads: Mapping[str, bytes]) -> None:
+    def __init__(self, flow: FlowOfValues, instance_id: str, state: FlowState, payloads: Mapping[str, bytes]) -> None:
         self._flow = flow
         self._id = instance_id
-        self._book = book
+        self._state = state
         self._payloads = payloads
         self._input: Any = None
         self._seen: dict[str, tuple[Payload | None, Any]] = {}
 
     def set_input(self, value: Any) -> None:
-        """The input of the flow, which is that of its trigger."""
+        """Set the input of the flow, which is that of its trigger."""
         self._input = value
 
     def output(self, node: str) -> bytes | msgspec.Raw:
-        """The output of a node as it is stored; null where it has none."""
-        payload = self._book.outputs.get(node)
+        """The stored output of a node; null if it has none."""
+        payload = self._state.outputs.get(node)
         if payload is None:
             return _encode(self._input) if node == self._flow.graph.trigger else NULL
         return self._data_of(payload)
 
     def has_no_output(self, node: str) -> bool:
-        """Whether a node has not completed: it failed, was skipped, or has not run."""
-        return node != self._flow.graph.trigger and node not in self._book.outputs
+        """Whether a node failed, was skipped or has not run."""
+        return node != self._flow.graph.trigger and node not in self._state.outputs
 
     def of(self, names: Iterable[str], own: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """The variables of these names. `own` has those of an item."""
+        """The variables with these names. `own` has those of an item."""
         found: dict[str, Any] = {}
         for name in names:
             if own is not None and name in own:
@@ -93,17 +93,17 @@ class InstanceValues:
         return {"id": self._id, "name": definition.name, "version": definition.version}
 
     def _node(self, node: str) -> dict[str, Any]:
-        book = self._book
-        failure = book.errors.get(node)
+        state = self._state
+        failure = state.errors.get(node)
         is_trigger = node == self._flow.graph.trigger
         return {
             "input": self._input if is_trigger else None,
-            "output": self._input if is_trigger else self._decoded(node, book.outputs.get(node)),
+            "output": self._input if is_trigger else self._decoded(node, state.outputs.get(node)),
             "error": None if failure is None else self._error(failure),
         }
 
     def _decoded(self, node: str, payload: Payload | None) -> Any:
-        """Decoded once, however often it is asked for."""
+        """The decoded output of a node; each payload is decoded once."""
         known = self._seen.get(node)
         if known is not None and known[0] is payload:
             return known[1]
@@ -119,7 +119,7 @@ class InstanceValues:
 OUTPUT: Final = ".output"
 NO_NODES: Final = (ITEM, INDEX, FLOW)
 
-A_VALUE: Final = "what a flow puts together"
+A_VALUE: Final = "a value that a flow composes"
 
 ItemVariables = Mapping[str, Any] | None
 """The variables of an item of a fan-out."""
@@ -132,10 +132,10 @@ class CompiledTemplate(Protocol):
 
 
 def compile_template(template: object, *, is_output: bool = False) -> CompiledTemplate:
-    """Compile a template. A value that JSON cannot hold is an error when it is filled in.
+    """Compile a template. A value that is not JSON is an error when it is filled.
 
     In the output of a flow, an expression that fails because it reads a node without an output (it failed and was
-    caught, or was skipped) is null: the work of the flow is done, and this must not fail it.
+    caught, or was skipped) is null: the work of the flow is done, and the output must not fail it.
     """
     if isinstance(template, str):
         return _or_null(template) if is_output else _expression(template)
@@ -153,17 +153,17 @@ def evaluate(expression: Expression, values: InstanceValues, own: ItemVariables 
 
 
 def bounded(data: bytes, what: str, limit: PayloadLimit) -> bytes:
-    """What a flow has put together, within the limits of any payload: its parts may all be, and it not."""
+    """`data`, checked against the limits of a payload: the parts of a value can be within them, and the value not."""
     if len(data) < SHORTEST_SUSPECT_BYTES and ESCAPED_NUL not in data:
         return data
     limit.checked(data, what)
     if not is_within_bounds(data):
-        raise PayloadError(f"{what} is nested too deep, or has a text with the character U+0000")
+        raise PayloadError(f"{what} is nested too deep, or has a string with the character U+0000")
     return data
 
 
 def joined(parts: Iterable[bytes], what: str) -> bytes:
-    """The parts of a list or a map. More than a payload may weigh is not even put together."""
+    """The parts of a list or a mapping, joined up to the limit of a payload."""
     kept: list[bytes] = []
     size = 0
     for part in parts:
@@ -178,7 +178,7 @@ def _expression(text: str) -> CompiledTemplate:
     expression = compile_expression(text)
     node = text.strip().removesuffix(OUTPUT)
     if node in expression.names and node not in NO_NODES and text.strip() == node + OUTPUT:
-        return lambda values, _own: values.output(node)  # by far the most frequent, and nothing has to be decoded
+        return lambda values, _own: values.output(node)  # the most frequent template, without decoding
 
     def fill(values: InstanceValues, own: ItemVariables) -> bytes:
         value = evaluate(expression, values, own)

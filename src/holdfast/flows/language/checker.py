@@ -1,12 +1,8 @@
-"""The checker: everything that can be known to be wrong with a flow before it runs.
+"""The checker: finds every problem of a definition that can be known before the flow runs.
 
-It takes a definition, so a flow from YAML and one from the builder are held to the same rules.
-
-The arguments that a flow gives an activity, against the parameters of its function.
-
-Only what is sure is told: which names and how many, where the input is a map or a list. Values are known when it runs.
-
-What a flow may name, taken from modules: activities with their parameters, flows and workflows.
+Flows from YAML and from the builder are held to the same rules. Names of activities, and the arguments that a flow
+gives them, are compared with the parameters of the functions where these are known (`KnownNames`). Only certain
+mismatches are reported: the names and the number of arguments where the input is a mapping or a list.
 """
 
 import re
@@ -18,7 +14,7 @@ from typing import Any, Final, NamedTuple, cast
 
 from holdfast.authoring.activity import Activity, AnyActivity
 from holdfast.authoring.workflow import Workflow
-from holdfast.core.flow.ancestry import Ancestry, circles
+from holdfast.core.flow.ancestry import Ancestry, cycles
 from holdfast.core.flow.definition import (
     MOST_NODES,
     ChildAction,
@@ -30,14 +26,13 @@ from holdfast.core.flow.definition import (
     TriggerAction,
 )
 from holdfast.core.flow.graph import Join
-from holdfast.errors import FlowProblem
 from holdfast.flows.expressions.scanner import KEYWORDS, RESERVED, TYPES
 from holdfast.flows.language.expression_checker import BESIDE_NODES, check_expressions
 from holdfast.flows.language.problems import Places, Problems, quoted
 
 
 class ArgumentMismatch(NamedTuple):
-    """Why a call can never succeed. `where` is its place in the node; `unknown` a name that may be misspelt."""
+    """A reason why a call always fails. `where` is its place in the node, `unknown` a name that may be misspelt."""
 
     where: str
     message: str
@@ -46,7 +41,7 @@ class ArgumentMismatch(NamedTuple):
 
 
 def argument_mismatches(activity: str, signature: Signature, given: Template) -> Iterator[ArgumentMismatch]:
-    """What does not fit; nothing where that cannot be known."""
+    """The certain mismatches between an input and the parameters of an activity."""
     parameters = signature.parameters
     if any(one.kind in {Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD} for one in parameters.values()):
         return
@@ -62,8 +57,8 @@ def argument_mismatches(activity: str, signature: Signature, given: Template) ->
         positional = [one.name for one in parameters.values() if one.kind is not Parameter.KEYWORD_ONLY]
         filled = set(positional[:count])
         if count > len(positional):
-            said = f"{quoted(activity)} takes {len(positional)} arguments by position, and here are {count}"
-            yield ArgumentMismatch("input", said)
+            message = f"{quoted(activity)} takes {len(positional)} arguments by position, not {count}"
+            yield ArgumentMismatch("input", message)
     else:
         return
     required = [name for name, one in parameters.items() if one.default is Parameter.empty]
@@ -72,34 +67,25 @@ def argument_mismatches(activity: str, signature: Signature, given: Template) ->
 
 
 LONGEST_ID: Final = 100
-SHOWN_CIRCLE: Final = 12
-"""As many activities of a circle are named in a message."""
+SHOWN_CYCLE: Final = 12
+"""The number of activities of a cycle that a message names."""
 RESERVED_IDS: Final = KEYWORDS | RESERVED | TYPES | BESIDE_NODES
 _ID: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 @dataclass(frozen=True, slots=True)
 class KnownNames:
-    """The names that a flow may run: activities, and flows and workflows. None: nothing is known about them.
+    """The names of activities, flows and workflows that a flow may run. None: they are not known.
 
-    A flow or workflow that is not known may be on another worker, so that is a warning. Where activities are not known,
-    `has_module` may say whether there is a module of a name at all.
+    An unknown flow or workflow is only a warning, because another worker may have it. If the activities are not known,
+    `has_module` can check whether a module exists.
     """
 
     activities: Collection[str] | None = None
     workflows: Collection[str] | None = None
     has_module: Callable[[str], bool] | None = None
     signatures: Mapping[str, Signature] = field(default_factory=dict[str, Signature])
-    """What the activities take, as far as that is known."""
-
-
-def check(
-    definition: FlowDefinition, *, known: KnownNames | None = None, places: Mapping[tuple[str, str], int] | None = None
-) -> tuple[FlowProblem, ...]:
-    """Every problem of a flow, in the order of its lines. None is an error if the flow can run."""
-    problems = Problems()
-    check_into(problems, definition, places=dict(places or {}), known=known)
-    return problems.all()
+    """The parameters of the activities, as far as they are known."""
 
 
 def check_into(
@@ -110,15 +96,15 @@ def check_into(
     known: KnownNames | None = None,
     unreadable: frozenset[str] = frozenset(),
 ) -> None:
-    """Add every problem of a flow. What `unreadable` activities do is not looked at; they count as being there."""
+    """Add all problems of a flow. Nodes of `unreadable` exist, but their actions are not checked."""
     checker = _Checker(problems, definition, places, unreadable)
     checker.check_size_and_ids()
     checker.check_triggers()
     checker.check_edges()
     checker.check_default_branches()
     ancestry = Ancestry.of(checker.nodes)
-    checker.check_circles(ancestry)
-    checker.check_cycles(ancestry)
+    checker.check_acyclic(ancestry)
+    checker.check_cycle_nodes(ancestry)
     check_expressions(
         problems, definition, nodes=checker.nodes, ancestry=ancestry, places=places, unreadable=unreadable
     )
@@ -127,7 +113,7 @@ def check_into(
 
 
 class _Checker:
-    """The checks that look at nodes and edges."""
+    """The checks of nodes and edges."""
 
     def __init__(
         self, problems: Problems, definition: FlowDefinition, places: Places, unreadable: frozenset[str]
@@ -139,36 +125,36 @@ class _Checker:
         self.nodes = {node.id: node for node in definition.nodes}
         self.ids = {*self.nodes, *unreadable}
 
-    def wrong(self, node: str, where: str, message: str, *, suggestion: str = "") -> None:
+    def add(self, node: str, where: str, message: str, *, suggestion: str = "") -> None:
         line = self.places.get((node, where)) or self.places.get((node, ""), 0)
         self.problems.add(line, message, node=node, suggestion=suggestion)
 
     def check_size_and_ids(self) -> None:
         if len(self.ids) > MOST_NODES:
-            self.wrong("", "activities", f"a flow has at most {MOST_NODES:,} activities, not {len(self.ids):,}")
+            self.add("", "activities", f"a flow has at most {MOST_NODES:,} activities, not {len(self.ids):,}")
         for node in self.ids:
             if not _ID.fullmatch(node) or len(node) > LONGEST_ID:
-                self.wrong(
+                self.add(
                     node,
                     "",
                     f"the id of an activity has letters, digits and _, does not begin with a digit, and is at most "
                     f"{LONGEST_ID} long, because expressions name it",
                 )
             elif node in RESERVED_IDS:
-                self.wrong(node, "", f"{node} means something else in expressions; take another id")
+                self.add(node, "", f"{node} has another meaning in expressions; choose another id")
         if len(self.nodes) != len(self.definition.nodes):
-            self.wrong("", "activities", "two activities have the same id")
+            self.add("", "activities", "two activities have the same id")
 
     def check_triggers(self) -> None:
         triggers = [node.id for node in self.definition.nodes if isinstance(node.action, TriggerAction)]
         triggers.sort(key=lambda node: self.places.get((node, ""), 0))
         if not (triggers or self.unreadable or self.problems.is_spoiled("", "activities")):
-            self.wrong("", "activities", "it has no trigger, where it begins; add an activity with trigger: true")
+            self.add("", "activities", "it has no trigger; add an activity with trigger: true, where the flow begins")
         for second in triggers[1:]:
-            self.wrong(second, "", f"a flow begins at one trigger, and {triggers[0]} is one already")
+            self.add(second, "", f"a flow has one trigger, and {triggers[0]} is one already")
         for trigger in triggers:
             if self.nodes[trigger].after:
-                self.wrong(trigger, "after", "it is the trigger, and nothing comes before that")
+                self.add(trigger, "after", "it is the trigger, which comes after nothing; remove after")
 
     def check_edges(self) -> None:
         for node in self.definition.nodes:
@@ -176,48 +162,50 @@ class _Checker:
             for edge in node.after:
                 where = f"after.{edge.source}"
                 if edge.source not in self.ids:
-                    self.wrong(
+                    self.add(
                         node.id,
                         "after",
                         f"there is no activity {quoted(edge.source)} for it to come after",
                         suggestion=self.problems.closest(edge.source, self.ids),
                     )
                 if (edge.source, edge.catch is None) in seen:
-                    self.wrong(node.id, where, f"it comes after {quoted(edge.source)} twice")
+                    self.add(node.id, where, f"it comes after {quoted(edge.source)} twice")
                 seen.add((edge.source, edge.catch is None))
                 if edge.catch == ():
-                    self.wrong(node.id, where, "catch needs the name of an error; Exception catches all")
+                    self.add(node.id, where, "catch needs the name of an error; Exception catches all")
             if not (node.after or isinstance(node.action, TriggerAction) or self.problems.is_spoiled(node.id, "after")):
-                self.wrong(node.id, "", "nothing leads to it; say what it comes after")
-            if node.join is Join.ANY and len(node.after) < 2:  # noqa: PLR2004  # a join is of two
-                self.problems.warn(self.places.get((node.id, ""), 0), "join: any has one edge only", node=node.id)
+                self.add(node.id, "", "it is unreachable; add after with the activities that it comes after")
+            if node.join is Join.ANY and len(node.after) < 2:  # noqa: PLR2004  # edges of a join
+                self.problems.warn(
+                    self.places.get((node.id, ""), 0), "join: any has no effect with one edge", node=node.id
+                )
 
     def check_default_branches(self) -> None:
         conditions = {edge.source for node in self.definition.nodes for edge in node.after if edge.when}
         for node in self.definition.nodes:
             for edge in node.after:
                 if edge.otherwise and (edge.when or edge.catch is not None):
-                    self.wrong(node.id, "otherwise", "a default branch has neither a condition nor errors to catch")
+                    self.add(node.id, "otherwise", "a default branch has neither a condition nor errors to catch")
                 elif edge.otherwise and edge.source not in conditions:
-                    self.wrong(
+                    self.add(
                         node.id,
                         "otherwise",
-                        f"otherwise is taken if no condition after {edge.source} holds, and there is none",
+                        f"otherwise is taken if no condition after {edge.source} holds, and no edge from it has one",
                     )
 
-    def check_circles(self, ancestry: Ancestry) -> None:
-        for circle in circles(self.nodes, ancestry.tangled):
-            for node in circle:
-                start = circle.index(node)
-                names = [*circle[start:], *circle[:start], node]
-                way = " -> ".join(names if len(names) <= SHOWN_CIRCLE else [*names[:SHOWN_CIRCLE], "..."])
-                self.wrong(
+    def check_acyclic(self, ancestry: Ancestry) -> None:
+        for cycle in cycles(self.nodes, ancestry.tangled):
+            for node in cycle:
+                start = cycle.index(node)
+                names = [*cycle[start:], *cycle[:start], node]
+                path = " -> ".join(names if len(names) <= SHOWN_CYCLE else [*names[:SHOWN_CYCLE], "..."])
+                self.add(
                     node,
                     "after",
-                    f"it waits for itself in a circle: {way}; to go round again, add an activity with cycle",
+                    f"it is in a cycle: {path}; to run activities again, add an activity with cycle",
                 )
 
-    def check_cycles(self, ancestry: Ancestry) -> None:
+    def check_cycle_nodes(self, ancestry: Ancestry) -> None:
         for node in self.definition.nodes:
             action = node.action
             if not isinstance(action, CycleAction) or node.id in self.unreadable:
@@ -225,16 +213,16 @@ class _Checker:
             target = self.nodes.get(action.target)
             if target is None:
                 if action.target not in self.ids and not self.problems.is_spoiled(node.id, "cycle"):
-                    self.wrong(
+                    self.add(
                         node.id,
                         "cycle",
                         f"there is no activity {quoted(action.target)} to go back to",
                         suggestion=self.problems.closest(action.target, self.ids),
                     )
             elif isinstance(target.action, TriggerAction):
-                self.wrong(node.id, "cycle", f"it cannot go back to the trigger {target.id}; name what comes after it")
+                self.add(node.id, "cycle", f"it cannot go back to the trigger {target.id}; name what comes after it")
             elif not ancestry.tangled & {node.id, target.id} and not ancestry.is_before(target.id, node.id):
-                self.wrong(node.id, "cycle", f"it cannot go back to {target.id}, which does not come before it")
+                self.add(node.id, "cycle", f"it cannot go back to {target.id}, which does not come before it")
 
     def check_known(self, known: KnownNames) -> None:
         for node in self.definition.nodes:
@@ -244,17 +232,17 @@ class _Checker:
             self._check_modules(known.has_module)
 
     def _check_modules(self, has_module: Callable[[str], bool]) -> None:
-        """Tell modules that are not there, each once, where it is named first."""
+        """Warn of modules that do not exist, once for each, where it is named first."""
         named: dict[str, list[tuple[int, str, str]]] = {}
         for node in self.definition.nodes:
             if isinstance(node.action, RunAction) and "." in node.action.activity:
                 line = self.places.get((node.id, ""), 0)
                 module = node.action.activity.partition(".")[0]
                 named.setdefault(module, []).append((line, node.id, node.action.activity))
-        for module, several in named.items():
+        for module, uses in named.items():
             if not has_module(module):
-                line, node_id, activity = min(several)
-                more = f" (nor for {len(several) - 1} more)" if len(several) > 1 else ""
+                line, node_id, activity = min(uses)
+                more = f" (nor for {len(uses) - 1} more)" if len(uses) > 1 else ""
                 self.problems.warn(
                     line, f"no module {quoted(module)} can be found here for {quoted(activity)}{more}", node=node_id
                 )
@@ -264,14 +252,14 @@ class _Checker:
             case RunAction(activity=name) as run if name:
                 if known.activities is not None and name not in known.activities:
                     suggestion = self.problems.closest(name, known.activities)
-                    self.wrong(node.id, "run", f"there is no activity {quoted(name)}", suggestion=suggestion)
+                    self.add(node.id, "run", f"there is no activity {quoted(name)}", suggestion=suggestion)
                 elif name in known.signatures and not self.problems.is_spoiled(node.id, "input"):
                     self._check_arguments(node.id, run, known.signatures[name])
             case ChildAction(workflow=name) if name and known.workflows is not None:
                 if name not in known.workflows and name != self.definition.name:
                     self.problems.warn(
                         self.places.get((node.id, "flow")) or self.places.get((node.id, ""), 0),
-                        f"no flow or workflow {quoted(name)} is here; it waits for a worker that has one",
+                        f"there is no flow or workflow {quoted(name)} here; the child waits for a worker that has it",
                         node=node.id,
                         suggestion=self.problems.closest(name, known.workflows),
                     )
@@ -279,13 +267,13 @@ class _Checker:
                 pass
 
     def _check_arguments(self, node: str, run: RunAction, signature: Signature) -> None:
-        for misfit in argument_mismatches(run.activity, signature, run.input):
-            suggestion = self.problems.closest(misfit.unknown, misfit.names) if misfit.unknown else ""
-            self.wrong(node, misfit.where, misfit.message, suggestion=suggestion)
+        for mismatch in argument_mismatches(run.activity, signature, run.input):
+            suggestion = self.problems.closest(mismatch.unknown, mismatch.names) if mismatch.unknown else ""
+            self.add(node, mismatch.where, mismatch.message, suggestion=suggestion)
 
 
 def names_in_modules(modules: Iterable[ModuleType], activities: Iterable[AnyActivity] = ()) -> KnownNames:
-    """The activities that a flow may run if it has these. Flows and workflows may come from anywhere."""
+    """The names of the activities in modules, and of single ones. Flows and workflows are not known."""
     found = [cast("Activity[..., Any]", one) for one in activities]
     found += [cast("Activity[..., Any]", value) for value in _values(modules) if isinstance(value, Activity)]
     names = frozenset(name for one in found for name in _names_of(one))
@@ -303,7 +291,7 @@ def _values(modules: Iterable[ModuleType]) -> list[Any]:
 
 
 def _names_of(activity: Activity[..., Any]) -> Iterable[str]:
-    """The names by which flows may call an activity: its own, and its function with any part of the module."""
+    """The names by which flows may call an activity: its own, and its function with any suffix of the module."""
     yield activity.name
     parts = f"{activity.__module__}.{activity.__name__}".split(".")
     for place in range(len(parts)):
@@ -311,14 +299,14 @@ def _names_of(activity: Activity[..., Any]) -> Iterable[str]:
 
 
 def _signatures(activities: Iterable[Activity[..., Any]]) -> Mapping[str, Signature]:
-    """The parameters of each name that means one activity. Its own name goes before those of functions."""
+    """The parameters of each name that means one activity. The name of an activity precedes that of a function."""
     by_name: dict[str, dict[int, Activity[..., Any]]] = {}
     for one in activities:
         for name in _names_of(one):
             by_name.setdefault(name, {})[id(one)] = one
     found: dict[str, Signature] = {}
-    for name, several in by_name.items():
-        own = [one for one in several.values() if one.name == name] or list(several.values())
+    for name, candidates in by_name.items():
+        own = [one for one in candidates.values() if one.name == name] or list(candidates.values())
         if len(own) == 1:
             found[name] = signature(own[0].fn)
     return found

@@ -1,8 +1,6 @@
-"""The expressions of a flow: whether each can be read, and whether what it names has a value by then.
+"""Checks the expressions of a flow: whether each compiles, and whether the values that it names exist by then.
 
-Literals where an expression is expected: which of them can never be right there, so that nobody has to run them.
-
-Where the expressions of a flow are.
+A literal that can never be right at its place is an error as well.
 """
 
 import re
@@ -29,12 +27,12 @@ from holdfast.flows.language.problems import Places, Problems, quoted
 
 
 class FoundExpression(NamedTuple):
-    """An expression and where it is: ``when``, ``input.speed``, ``after.fox.when``."""
+    """An expression and its place: ``when``, ``input.speed``, ``after.fox.when``."""
 
     where: str
     text: str
     after: str = ""
-    """For the condition of an edge, where that comes from."""
+    """The source of the edge whose condition it is."""
     sees_item: bool = False
     """Whether `item` and `index` have a value there."""
 
@@ -97,20 +95,20 @@ def _in_template(where: str, template: Template, *, sees_item: bool = False) -> 
 
 
 def literal_problem(found: FoundExpression, value: object) -> str:
-    """Why this literal always fails there, or nothing."""
+    """The reason why this literal always fails there, or an empty string."""
     match found.where.rpartition(".")[2] if found.after else found.where:
         case "when":
-            return "" if isinstance(value, bool) else f"a condition is true or false, and {found.text} is neither"
+            return "" if isinstance(value, bool) else f"a condition is true or false, not {found.text}"
         case "interrupt":
-            said = "interrupt takes self, or an expression that gives the id of an instance, which is a text"
-            return "" if isinstance(value, str) else f"{said}, not {found.text}"
+            message = "interrupt takes self, or an expression that gives the id of an instance, which is a string"
+            return "" if isinstance(value, str) else f"{message}, not {found.text}"
         case "id" | "raise.to":
-            return "" if isinstance(value, str) else f"the id of an instance is a text, and {found.text} is none"
+            return "" if isinstance(value, str) else f"the id of an instance is a string, not {found.text}"
         case "each":
-            return f"each goes over a list, and {found.text} is none"
+            return f"each takes a list, not {found.text}"
         case "wait.timeout" | "wait.timer" | "delay":
             is_time = isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
-            return "" if is_time else f"a time is a number of seconds, 0 or more, and {found.text} is none"
+            return "" if is_time else f"a duration is a number of seconds, 0 or more, not {found.text}"
         case _:
             return ""
 
@@ -119,15 +117,15 @@ MOST_EXPRESSIONS: Final = 10_000
 """Ten for each activity of the largest flow. Each takes up to a tenth of a millisecond to compile."""
 ITEM_NAMES: Final = frozenset({"item", "index"})
 BESIDE_NODES: Final = ITEM_NAMES | {"flow"}
-"""What an expression can name beside activities."""
+"""Names in expressions that are not activities."""
 NODE_FIELDS: Final = frozenset({"input", "output", "error"})
 OTHER_WORDS: Final = {"None": "null", "True": "true", "False": "false"}
-"""What Python calls what CEL has, too."""
+"""Words of Python, and the words of CEL for the same."""
 _WORDS: Final = re.compile(r"[A-Za-z]+(?: [A-Za-z]+){1,9}[.!?]?")
-"""What is no expression, but a text without its quotes."""
+"""A sentence: a string without its quotes."""
 _DATE: Final = re.compile(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}(?:[Tt ][0-9]{1,2}:[0-9:.]{2,20}(?:[Zz]|[-+][0-9:]{2,6})?)?")
-"""A date without the quotes of a text. As an expression it is a subtraction."""
-_ASKS_FIRST: Final = re.compile(r"\bnull\b|\bhas\(|\?")
+"""A date without the quotes of a string. As an expression it is a subtraction."""
+_TESTS_FIRST: Final = re.compile(r"\bnull\b|\bhas\(|\?")
 SHOWN_HANDLERS: Final = 3
 ERROR_FIELDS: Final = frozenset({"type", "message"})
 FLOW_FIELDS: Final = frozenset({"id", "name", "version"})
@@ -142,20 +140,20 @@ def check_expressions(
     places: Places,
     unreadable: frozenset[str],
 ) -> None:
-    """Add what is wrong with the expressions of a flow."""
+    """Add the problems of the expressions of a flow."""
     checker = _References(problems, definition, nodes=nodes, ancestry=ancestry, places=places, unreadable=unreadable)
-    several = [(node.id, found) for node in definition.nodes for found in expressions_of(node)]
-    several += [("", found) for found in expressions_of_output(definition)]
-    if len(several) > MOST_EXPRESSIONS:
+    expressions = [(node.id, found) for node in definition.nodes for found in expressions_of(node)]
+    expressions += [("", found) for found in expressions_of_output(definition)]
+    if len(expressions) > MOST_EXPRESSIONS:
         line = places.get(("", "activities"), 0)
-        problems.add(line, f"a flow has at most {MOST_EXPRESSIONS:,} expressions, not {len(several):,}")
+        problems.add(line, f"a flow has at most {MOST_EXPRESSIONS:,} expressions, not {len(expressions):,}")
         return
-    for node_id, found in several:
+    for node_id, found in expressions:
         checker.check(node_id, found)
 
 
 def _quotes(text: str) -> str:
-    return f"a text has quotes of its own: \"'{text}'\""
+    return f"a string has quotes of its own: \"'{text}'\""
 
 
 class _References:
@@ -190,34 +188,34 @@ class _References:
         line = self._places.get((node, found.where)) or self._places.get((node, ""), 0)
         where = found.where.removeprefix(f"after.{found.after}.") if found.after else found.where
         if _DATE.fullmatch(found.text.strip()):
-            said = f"{quoted(found.text)} is a date, which CEL reads as a subtraction"
-            self._problems.add(line, f"{where}: {said}; {_quotes(found.text.strip())}", node=node)
+            message = f"{quoted(found.text)} is a date, which CEL reads as a subtraction"
+            self._problems.add(line, f"{where}: {message}; {_quotes(found.text.strip())}", node=node)
             return
         try:
             expression = compile_expression(found.text)
         except ExpressionError as error:
             column = f", column {error.column}" if error.column else ""
-            said = f"{where}: {quoted(found.text)} cannot be read{column}: {error}"
+            message = f"{where}: {quoted(found.text)} cannot be read{column}: {error}"
             if _WORDS.fullmatch(found.text):
-                said += f"; {_quotes(found.text)}"
-            self._problems.add(line, said, node=node)
+                message += f"; {_quotes(found.text)}"
+            self._problems.add(line, message, node=node)
             return
-        if isinstance(expression, Literal) and (why := literal_problem(found, expression.evaluate({}))):
-            self._problems.add(line, f"{where}: {why}", node=node)
+        if isinstance(expression, Literal) and (reason := literal_problem(found, expression.evaluate({}))):
+            self._problems.add(line, f"{where}: {reason}", node=node)
         for name in sorted(expression.names) if len(expression.names) > 1 else expression.names:
-            if why := self._why_not(node, found, expression, name):
+            if reason := self._no_value(node, found, expression, name):
                 suggestion = (
                     "" if name in self._ids else OTHER_WORDS.get(name) or self._problems.closest(name, self._ids)
                 )
-                self._problems.add(line, f"{where}: {why}", node=node, suggestion=suggestion)
+                self._problems.add(line, f"{where}: {reason}", node=node, suggestion=suggestion)
             else:
-                for message, suggestion in self._strange_fields(expression, name):
+                for message, suggestion in self._unknown_fields(expression, name):
                     self._problems.add(line, f"{where}: {message}", node=node, suggestion=suggestion)
-                if why := self._why_null(node, expression, name):
-                    self._problems.warn(line, f"{where}: {why}", node=node)
+                if reason := self._possibly_null(node, expression, name):
+                    self._problems.warn(line, f"{where}: {reason}", node=node)
 
-    def _why_not(self, node: str, found: FoundExpression, expression: Expression, name: str) -> str:
-        """Why `name` has no value there, or nothing."""
+    def _no_value(self, node: str, found: FoundExpression, expression: Expression, name: str) -> str:
+        """The reason why `name` has no value there, or an empty string."""
         if name in ITEM_NAMES:
             return "" if found.sees_item else f"{name} has a value only in the input and id of an activity with each"
         if name == "flow":
@@ -227,9 +225,9 @@ class _References:
             return f"there is no activity {quoted(name)}{hint}"
         if not node or name not in self._nodes or node in self._ancestry.tangled or name in self._ancestry.tangled:
             return ""
-        return self._why_too_early(node, found, name)
+        return self._too_early(node, found, name)
 
-    def _why_too_early(self, node: str, found: FoundExpression, name: str) -> str:
+    def _too_early(self, node: str, found: FoundExpression, name: str) -> str:
         base = found.after if found.after in self._ancestry.before else node
         readable = self._ancestry.before[base] | self._rounds.get(base, 0) | self._rounds.get(node, 0)
         if found.after in self._ancestry.before:
@@ -239,15 +237,15 @@ class _References:
         if name == node:
             return f"{name} has no value before it runs"
         if found.after and self._ancestry.before[node] & self._ancestry.bits[name]:
-            return f"it is decided when {found.after} has finished, and {name} may not have by then"
+            return f"it is evaluated when {found.after} has finished, and {name} may not have finished by then"
         return f"{name} does not come before it, so it may not have run by then"
 
-    def _why_null(self, node: str, expression: Expression, name: str) -> str:
-        """Why `name` may have no output there although the flow goes on, or nothing.
+    def _possibly_null(self, node: str, expression: Expression, name: str) -> str:
+        """The reason why the output of `name` may be null there although the flow continues, or an empty string.
 
-        An expression that asks for null, or whether a field is there, is taken to deal with that.
+        An expression that tests for null, or for a field, is assumed to handle that.
         """
-        if not expression.fields(name, "output") or _ASKS_FIRST.search(expression.text):
+        if not expression.fields(name, "output") or _TESTS_FIRST.search(expression.text):
             return ""
         handlers = self._handlers.get(name, [])
         if not handlers or (node and node not in handlers):
@@ -259,16 +257,16 @@ class _References:
             f"{caught}, and so is this; to choose another value write {name}.output == null ? ... : {expression.text}"
         )
 
-    def _strange_fields(self, expression: Expression, name: str) -> Iterator[tuple[str, str]]:
-        """Fields that nothing has, such as ``fox.ouput``, with what was meant."""
+    def _unknown_fields(self, expression: Expression, name: str) -> Iterator[tuple[str, str]]:
+        """Fields that do not exist, such as ``fox.ouput``, with a suggestion."""
         fields = expression.paths[name]
         if not fields or name in ITEM_NAMES:
             return
         known = FLOW_FIELDS if name == "flow" else NODE_FIELDS
         for field in sorted(fields.keys() - known):
-            yield f"{name} has {', '.join(sorted(known))}, and no {field}", self._problems.closest(field, known)
+            yield f"{name} has no {field}, only {', '.join(sorted(known))}", self._problems.closest(field, known)
         for field in sorted(expression.fields(name, "error") - ERROR_FIELDS) if "error" in fields else ():
-            yield f"{name}.error has type and message, and no {field}", self._problems.closest(field, ERROR_FIELDS)
+            yield f"{name}.error has no {field}, only type and message", self._problems.closest(field, ERROR_FIELDS)
         if name == self._trigger and self._definition.input:
             declared = self._definition.input
             for field in sorted(expression.fields(name, "input") - declared.keys()):

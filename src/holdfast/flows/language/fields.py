@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final, cast
 
 from holdfast.authoring.validation import checked_name
-from holdfast.core.flow.definition import is_span, span_ms
+from holdfast.core.flow.definition import is_list, is_span, span_ms
 from holdfast.errors import HoldfastError
 from holdfast.flows.language.problems import Places, Problems, printable, quoted
 from holdfast.flows.language.yaml_tree import YamlMapping, YamlSequence
@@ -53,13 +53,13 @@ class Fields:
         self._read.add(key)
         return self.values.get(key, ABSENT)
 
-    def inner(self, key: str, example: str = "") -> "Fields | None":
+    def inner(self, key: str, example: str) -> "Fields | None":
         """The mapping under `key`; None if it is absent or not a mapping."""
         value = self.take(key)
         if isinstance(value, Mapping):
             return self.inside(key, cast("Mapping[str, Any]", value))
         if value is not ABSENT:
-            self.add_problem(key, f"{key} must be a map such as {example}, not {self.shown(key)}")
+            self.add_problem(key, f"{key} must be a mapping such as {example}, not {self.shown(key)}")
         return None
 
     def inside(self, key: str, values: Mapping[str, Any]) -> "Fields":
@@ -98,7 +98,7 @@ class Fields:
 
     # ---------------------------------------------------------------- values
 
-    def text(self, key: str, what: str = "a text") -> str:
+    def text(self, key: str, what: str = "a string") -> str:
         """A string that is not empty. A number is taken as it was written."""
         value = self.take(key)
         if value is ABSENT:
@@ -134,7 +134,7 @@ class Fields:
         if is_integer(value) and least <= value <= most:
             return int(value)
         if value is not ABSENT:
-            self.add_problem(key, f"{key} must be a whole number from {least:,} to {most:,}, not {self.shown(key)}")
+            self.add_problem(key, f"{key} must be an integer from {least:,} to {most:,}, not {self.shown(key)}")
         return None
 
     def number(self, key: str, *, least: float) -> float | None:
@@ -199,7 +199,7 @@ class Fields:
         value = self.take(key)
         if value is ABSENT:
             return None
-        items: list[object] = value if isinstance(value, list) else [value]
+        items = list_of(value)
         found = [item for item in items if isinstance(item, str) and item]
         if not found or len(found) != len(items):
             self.add_problem(key, f"{key} must be {what} or a list of them, not {self.shown(key)}")
@@ -222,10 +222,15 @@ def is_integer(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
+def list_of(value: object) -> list[Any]:
+    """`value` itself if it is a list, else a list of it alone."""
+    return value if is_list(value) else [value]
+
+
 def shown(value: object) -> str:
     """A value as messages show it."""
     if isinstance(value, Mapping):
-        return "a map"
+        return "a mapping"
     if isinstance(value, list):
         return "a list" if value else "an empty list"
     if value is None:

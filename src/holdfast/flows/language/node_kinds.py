@@ -70,7 +70,7 @@ def _each(fields: Fields) -> Each | None:
     if "each" in fields:
         return Each(items, limit)
     if "limit" in fields:
-        fields.add_problem("limit", "limit goes with each: it is how many run at a time")
+        fields.add_problem("limit", "limit goes with each: it is the number of items that run at a time")
     return None
 
 
@@ -189,11 +189,11 @@ def node_with_edges(fields: Fields, action: AnyAction, edges: Iterable[After], l
             when = ""
         after = (After(edge.source, edge.catch, edge_when, edge.otherwise or otherwise),)
     elif otherwise:
-        fields.add_problem("otherwise", "otherwise is about one edge, and there are several; write it in after")
+        fields.add_problem("otherwise", "otherwise belongs to one edge, and there are several; write it in after")
     for edge in after:
         if edge.otherwise and (edge.when or edge.catch is not None):
             key = "otherwise" if "otherwise" in fields else "after"
-            message = "otherwise is what happens when no condition holds; it has neither when nor catch itself"
+            message = "otherwise is taken when no condition holds; it has neither when nor catch itself"
             fields.add_problem(key, message)
     join = fields.word("join", tuple(Join))
     return Node(fields.node, action, after, Join(join) if join else Join.ALL, when, line)

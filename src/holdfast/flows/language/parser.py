@@ -8,7 +8,7 @@ from holdfast.authoring.validation import checked_name
 from holdfast.core.flow.definition import After, AnyAction, FlowDefinition, Node, RunAction
 from holdfast.errors import FlowError, FlowProblem, HoldfastError, UsageError
 from holdfast.flows.language.checker import KnownNames, check_into
-from holdfast.flows.language.fields import Fields, shown
+from holdfast.flows.language.fields import Fields, list_of, shown
 from holdfast.flows.language.node_kinds import COMMON_KEYS, KINDS, node_with_edges, read_definition
 from holdfast.flows.language.problems import Places, Problems, quoted
 from holdfast.flows.language.yaml_tree import LARGEST_BYTES, YamlMapping, YamlValue, read_document
@@ -54,7 +54,7 @@ def _decoded(text: object, source: str) -> str:
     if isinstance(text, str):
         return text
     if not isinstance(text, bytes):
-        raise UsageError(f"a flow is read from a text of YAML, not from {type(text).__name__}")
+        raise UsageError(f"a flow is read from a string or bytes of YAML, not from {type(text).__name__}")
     try:
         return text.decode()
     except UnicodeDecodeError as error:
@@ -75,7 +75,7 @@ class _ReadFlow(NamedTuple):
 def _read_flow(document: YamlValue, problems: Problems, places: Places) -> _ReadFlow | None:
     mapping = document.value
     if not isinstance(mapping, YamlMapping):
-        problems.add(document.line, f"a flow is a map that begins with flow: NAME, not {shown(mapping)}")
+        problems.add(document.line, f"a flow is a mapping that begins with flow: NAME, not {shown(mapping)}")
         return None
     fields = Fields(mapping, "", problems, places)
     places["", ""] = mapping.key_lines.get("flow", mapping.line)
@@ -102,7 +102,7 @@ def _nodes(fields: Fields) -> tuple[list[Node], frozenset[str]]:
     activities = fields.values.get("activities")
     if not isinstance(activities, YamlMapping) or not activities:
         given = "nothing" if isinstance(activities, YamlMapping) else fields.shown("activities")
-        message = f"activities must be a map with a trigger and what comes after it, not {given}"
+        message = f"activities must be a mapping with a trigger and the activities after it, not {given}"
         fields.add_problem("activities", message)
         return [], frozenset()
     nodes: list[Node] = []
@@ -116,7 +116,7 @@ def _nodes(fields: Fields) -> tuple[list[Node], frozenset[str]]:
                 unreadable.add(node_id)
         else:
             if node_id not in activities.refused:
-                message = f"it must be a map such as {{run: shop.pack}}, not {shown(value)}"
+                message = f"it must be a mapping such as {{run: shop.pack}}, not {shown(value)}"
                 fields.problems.add(activities.value_lines[node_id], message, node=node_id)
             unreadable.add(node_id)
     return nodes, frozenset(unreadable)
@@ -131,7 +131,7 @@ def _read_node(fields: Fields) -> tuple[Node, bool]:
     keys = _keys_of(present)
     action: AnyAction = KINDS[present[0]].read(fields) if present else NOTHING
     if len(present) > 1:
-        fields.add_problem(present[1], f"it is {' and '.join(present)} at once; divide it into several activities")
+        fields.add_problem(present[1], f"it is {' and '.join(present)} at once; split it into several activities")
     elif (
         not present
         and not fields.yaml.is_partial
@@ -142,7 +142,7 @@ def _read_node(fields: Fields) -> tuple[Node, bool]:
     if present == ("trigger",):
         node = Node(fields.node, action, line=line)
         if "after" in fields:
-            fields.add_problem("after", "it is the trigger, and nothing comes before that")
+            fields.add_problem("after", "it is the trigger, which comes after nothing; remove after")
             fields.take("after")
     else:
         node = node_with_edges(fields, action, _edges(fields), line)
@@ -178,17 +178,16 @@ def _edges(fields: Fields) -> list[After]:
         return [edge for source in inner for edge in _edges_from(inner, source)]
     sources = fields.strings("after", "the id of an activity") or ()
     for source in {source for source in sources if sources.count(source) > 1}:
-        fields.add_problem("after", f"{quoted(source)} is there twice")
+        fields.add_problem("after", f"{quoted(source)} occurs twice")
     return [After(source) for source in dict.fromkeys(sources)]
 
 
 def _edges_from(fields: Fields, source: str) -> list[After]:
     """The edges from one node; with a list several, such as one for errors and one for the rest."""
-    value = fields.take(source)
-    edges = [_edge(fields, source, item) for item in (value if isinstance(value, list) else [value])]
+    edges = [_edge(fields, source, item) for item in list_of(fields.take(source))]
     for catches in (False, True):
         if sum((edge.catch is not None) is catches for edge in edges) > 1:
-            fields.add_problem(source, f"{quoted(source)} is there twice; join the conditions, or the errors to catch")
+            fields.add_problem(source, f"{quoted(source)} occurs twice; join the conditions, or the errors to catch")
             return edges[:1]
     return edges
 
@@ -197,7 +196,7 @@ def _edge(fields: Fields, source: str, value: Any) -> After:
     if value is None:
         return After(source)
     if not isinstance(value, YamlMapping):
-        fields.add_problem(source, f"it must be a map such as {{catch: [ValueError]}}, not {shown(value)}")
+        fields.add_problem(source, f"it must be a mapping such as {{catch: [ValueError]}}, not {shown(value)}")
         return After(source)
     inner = fields.inside(source, value)
     edge = After(

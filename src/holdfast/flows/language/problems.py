@@ -1,4 +1,4 @@
-"""Problems of a flow: collected, so that all are told at once, each with its line and what was probably meant."""
+"""Problems of a flow: collected, so that one error has all of them, each with its line and a suggestion."""
 
 from collections.abc import Collection, Iterable
 from difflib import SequenceMatcher
@@ -9,25 +9,25 @@ from typing import Final, TypeAlias
 from holdfast.errors import FlowError, FlowProblem
 
 MOST_PROBLEMS: Final = 100
-"""Beyond that many nobody reads on, and a file made to be wrong cannot make the answer long."""
+"""Of one kind, errors or warnings, so that a crafted file cannot make the message long."""
 MOST_SUGGESTIONS: Final = 40
 """Of one flow."""
-MOST_NAMES_LOOKED_AT: Final = 2_000
-"""For one suggestion. A cheap look at a name only counts its characters."""
+MOST_NAMES_SCANNED: Final = 2_000
+"""For one suggestion, by the cheap comparison that counts characters."""
 MOST_NAMES_COMPARED: Final = 10
-"""Of these, the most promising: the time for a real comparison grows with the cube of the length."""
+"""The best of them, by the exact comparison, whose time grows with the cube of the length."""
 LONGEST_COMPARED: Final = 64
 LEAST_SIMILAR: Final = 0.6
 SHOWN_CHARACTERS: Final = 60
 LONGEST_NODE: Final = 100
-"""Up to this length the id of an activity is shown whole."""
+"""Up to this length the id of an activity is not shortened."""
 
 Places: TypeAlias = dict[tuple[str, str], int]
 """The line of each node (with an empty string), and of each expression or argument of it, such as ``input.speed``."""
 
 
 class Problems:
-    """What was found so far."""
+    """The problems that were found so far."""
 
     def __init__(self) -> None:
         self._errors: list[FlowProblem] = []
@@ -38,19 +38,19 @@ class Problems:
         """Errors beyond `MOST_PROBLEMS`."""
 
     def add(self, line: int, message: str, *, node: str = "", suggestion: str = "") -> None:
-        """Something that is wrong. The message begins with the node, if it is about one."""
+        """Add an error. The message begins with the node, if it is about one."""
         self._add(FlowProblem(line, _about(node, message), suggestion, "error", node))
 
     def warn(self, line: int, message: str, *, node: str = "", suggestion: str = "") -> None:
-        """Something that may be wrong."""
+        """Add a warning."""
         self._add(FlowProblem(line, _about(node, message), suggestion, "warning", node))
 
     def spoil(self, node: str, where: str) -> None:
-        """What is there could not be read: what would follow from its absence is not told as well."""
+        """Mark a place that could not be read, so that consequences of its absence are not reported."""
         self._spoiled.add((node, where))
 
     def is_spoiled(self, node: str, where: str) -> bool:
-        """Whether something there, or all that it is in, could not be read."""
+        """Whether the place, or one that contains it, could not be read."""
         if not self._spoiled:
             return False
         words = where.split(".")
@@ -64,27 +64,27 @@ class Problems:
             self.left_out += 1
 
     def closest(self, word: str, known: Collection[str]) -> str:
-        """The one of `known` that `word` probably was meant to be, or nothing."""
+        """The name in `known` that is most similar to `word`, or an empty string."""
         self._suggestions += 1
         if self._suggestions > MOST_SUGGESTIONS:
             return ""
         return _closest(word, known)
 
     def all(self) -> tuple[FlowProblem, ...]:
-        """Everything, in the order of the lines. Warnings have the room that errors leave."""
-        several = [*self._errors, *self._warnings][:MOST_PROBLEMS]
-        return tuple(sorted(several, key=lambda problem: problem.line))
+        """All problems in the order of their lines. Warnings have the room that errors leave."""
+        shown_problems = [*self._errors, *self._warnings][:MOST_PROBLEMS]
+        return tuple(sorted(shown_problems, key=lambda problem: problem.line))
 
     @property
     def has_errors(self) -> bool:
         return bool(self._errors)
 
     def error(self, source: str) -> FlowError:
-        """All of them as one error."""
+        """One error with all problems."""
         return FlowError("\n".join(self.lines(source)), self.all(), self.left_out)
 
     def lines(self, source: str) -> Iterable[str]:
-        """A line for each problem, as compilers write them."""
+        """A line for each problem, in the form of compilers."""
         for problem in self.all():
             yield shown(problem, source)
         if self.left_out:
@@ -98,17 +98,19 @@ def _closest(word: str, known: Collection[str]) -> str:
     names = (name for name in sorted(known) if abs(len(name) - len(word)) <= difference)
     matcher = SequenceMatcher(b=word)
     promising: list[tuple[float, str]] = []
-    for name in islice((name for name in names if len(name) <= LONGEST_COMPARED), MOST_NAMES_LOOKED_AT):
+    for name in islice((name for name in names if len(name) <= LONGEST_COMPARED), MOST_NAMES_SCANNED):
         matcher.set_seq1(name)
         if matcher.real_quick_ratio() >= LEAST_SIMILAR and (most := matcher.quick_ratio()) >= LEAST_SIMILAR:
             promising.append((most, name))
-    best, similar = LEAST_SIMILAR, ""
+    best = LEAST_SIMILAR
+    similar = ""
     for most, name in nlargest(MOST_NAMES_COMPARED, promising):
         if most < best:
             break
         matcher.set_seq1(name)
         if (ratio := matcher.ratio()) > best or (ratio == best and not similar):
-            best, similar = ratio, name
+            best = ratio
+            similar = name
     return similar
 
 
@@ -120,12 +122,12 @@ def shown(problem: FlowProblem, source: str) -> str:
 
 
 def quoted(text: str) -> str:
-    """A text of the user's inside a message, shortened and on one line."""
+    """A string of the user inside a message, shortened and on one line."""
     return f'"{printable(text)}"'
 
 
 def printable(text: str) -> str:
-    """The same without the quotes."""
+    """A string inside a message, without quotes."""
     beginning = text[: SHOWN_CHARACTERS + 1]
     one_line = beginning if beginning.isprintable() else ascii(beginning)[1:-1]
     return f"{one_line[:SHOWN_CHARACTERS]}..." if len(one_line) > SHOWN_CHARACTERS else one_line

@@ -1,7 +1,8 @@
-"""YAML as a tree with line numbers, read safely: no tags, no aliases, bounded, and without words that change meaning.
+"""Reads YAML safely into plain values with line numbers: no tags, no aliases, bounded.
 
-PyYAML's parser in C makes the events; nothing of it turns them into objects (decision 23). Plain words are read as YAML
-1.2 says, except those that YAML 1.1 reads as true or false (`on`, `yes`): they are refused, because readers differ.
+PyYAML's parser in C makes the events; none of its constructors turn them into objects (decision 23). Plain scalars are
+read as in YAML 1.2, except those that YAML 1.1 reads as true or false (`on`, `yes`): they are refused, because readers
+differ.
 """
 
 import math
@@ -24,19 +25,19 @@ _WORDS: Final = {
     "False": False,
     "FALSE": False,
 } | dict.fromkeys(["", "~", "null", "Null", "NULL"])
-_UNSURE: Final = {word for plain in ("yes", "no", "on", "off") for word in (plain, plain.title(), plain.upper())}
+_AMBIGUOUS: Final = {word for plain in ("yes", "no", "on", "off") for word in (plain, plain.title(), plain.upper())}
 _INTEGER: Final = re.compile(r"[-+]?[0-9]{1,18}")
 _NUMBER: Final = re.compile(
     r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)"
 )
 _NUMBER_BEGINS: Final = frozenset("0123456789-+.")
-_SAID: Final = {
-    "a flow mapping": "a map in { }", "a flow sequence": "a list in [ ]", "a block mapping": "a map",
+_TERMS: Final = {
+    "a flow mapping": "a mapping in { }", "a flow sequence": "a list in [ ]", "a block mapping": "a mapping",
     "a block collection": "a list", "a block sequence": "a list",
 }  # fmt: skip
-"""What the parser calls things. A flow is something else here."""
+"""The parser's names of collections. A flow is something else here."""
 _MERGE: Final = "<<"
-"""What YAML 1.1 reads as: all that another map has."""
+"""The merge key of YAML 1.1."""
 
 
 class YamlSequence(list[Any]):
@@ -74,8 +75,8 @@ class YamlValue(NamedTuple):
 
 
 def is_text(plain: str) -> bool:
-    """Whether a word without quotes is read as a text."""
-    return plain not in _WORDS and plain not in _UNSURE and not _NUMBER.fullmatch(plain)
+    """Whether a scalar without quotes is read as a string."""
+    return plain not in _WORDS and plain not in _AMBIGUOUS and not _NUMBER.fullmatch(plain)
 
 
 def read_document(text: str, problems: Problems) -> YamlValue | None:
@@ -83,7 +84,7 @@ def read_document(text: str, problems: Problems) -> YamlValue | None:
     try:
         size = len(text.encode())
     except UnicodeEncodeError:
-        problems.add(1, "it is no text in Unicode")
+        problems.add(1, "it is not valid Unicode")
         return None
     if size > LARGEST_BYTES:
         problems.add(1, f"it has {size:,} bytes, and a flow has at most {LARGEST_BYTES:,}")
@@ -95,7 +96,7 @@ def read_document(text: str, problems: Problems) -> YamlValue | None:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         problems.add(min(line, text.count("\n") + 1), _syntax(error))
     except yaml.YAMLError as error:  # a character that YAML does not allow
-        problems.add(1, f"it is no YAML: {' '.join(str(error).split())}")
+        problems.add(1, f"it is not valid YAML: {' '.join(str(error).split())}")
     except _TooMuch as error:
         problems.add(error.line, str(error))
     finally:
@@ -104,19 +105,20 @@ def read_document(text: str, problems: Problems) -> YamlValue | None:
 
 
 def _syntax(error: Any) -> str:
-    what: str = error.problem or "it cannot be read"
-    if "\\t" in what or "character that cannot start any token" in what:
-        what += " (a tab? indent with spaces)"
+    problem: str = error.problem or "it cannot be read"
+    if "\\t" in problem or "character that cannot start any token" in problem:
+        problem += " (a tab? indent with spaces)"
     context: str = error.context or ""
-    for theirs, ours in _SAID.items():
-        context, what = context.replace(theirs, ours), what.replace(theirs, ours)
+    for theirs, ours in _TERMS.items():
+        context = context.replace(theirs, ours)
+        problem = problem.replace(theirs, ours)
     if context and error.context_mark is not None:
         context += f" that begins in line {error.context_mark.line + 1}"
-    return f"it is no YAML: {context + ': ' if context else ''}{what}"
+    return f"it is not valid YAML: {context + ': ' if context else ''}{problem}"
 
 
 class _TooMuch(FlowError):
-    """A bound was reached: reading on makes no sense."""
+    """A bound was reached; reading stops."""
 
     def __init__(self, message: str, line: int) -> None:
         super().__init__(message)
@@ -124,7 +126,7 @@ class _TooMuch(FlowError):
 
 
 class _Builder:
-    """Builds the tree from events."""
+    """Builds values from events."""
 
     def __init__(self, loader: Any, problems: Problems) -> None:
         self._next: Any = loader.get_event
@@ -150,12 +152,12 @@ class _Builder:
         if self._values > MOST_VALUES or depth > DEEPEST:
             raise _TooMuch(f"a flow has at most {MOST_VALUES:,} values, and they nest at most {DEEPEST} deep", line)
         if isinstance(event, yaml.AliasEvent):
-            self._problems.add(line, f"aliases such as *{event.anchor} are not read in flows; write it out")
+            self._problems.add(line, f"aliases such as *{event.anchor} are not supported in flows; write the value out")
             return YamlValue(None, line, is_refused=True)
         if event.anchor is not None:
-            self._problems.add(line, f"anchors such as &{event.anchor} are not read in flows; write it out")
+            self._problems.add(line, f"anchors such as &{event.anchor} are not supported in flows; write the value out")
         if event.tag is not None:
-            self._problems.add(line, f"tags such as {quoted(event.tag)} are not read in flows")
+            self._problems.add(line, f"tags such as {quoted(event.tag)} are not supported in flows")
         if isinstance(event, yaml.ScalarEvent):
             return self._scalar(event, line)
         if isinstance(event, yaml.SequenceStartEvent):
@@ -182,13 +184,13 @@ class _Builder:
             key = self._value(event, depth + 1)
             value = self._value(self._next(), depth + 1)
             if isinstance(key.value, list | dict):
-                self._problems.add(key.line, "a key must be a text, not a list or a map")
+                self._problems.add(key.line, "a key must be a string, not a list or a mapping")
                 continue
             if not isinstance(key.value, str):
-                self._problems.add(key.line, f"the key {quoted(key.text)} is no text here; write it in quotes")
+                self._problems.add(key.line, f"the key {quoted(key.text)} is not a string; write it in quotes")
             if key.text in mapping:
                 first = mapping.key_lines[key.text]
-                self._problems.add(key.line, f"{quoted(key.text)} is there twice; it is in line {first}, too")
+                self._problems.add(key.line, f"{quoted(key.text)} occurs twice; it is also in line {first}")
                 continue
             mapping[key.text] = value.value
             mapping.key_lines[key.text] = key.line
@@ -200,25 +202,23 @@ class _Builder:
         return mapping
 
     def _merge(self, key: Any, depth: int) -> None:
-        """What would be merged is not looked at: that it is an alias needs no word of its own."""
-        self._problems.add(
-            key.start_mark.line + 1, "merge keys (<<) are not read in flows; write out what is to be there"
-        )
+        """Skip the merged value: an alias in it is not reported again."""
+        self._problems.add(key.start_mark.line + 1, "merge keys (<<) are not supported in flows; write the values out")
         event = self._next()
         if not isinstance(event, yaml.AliasEvent):
             self._value(event, depth + 1)
 
     def _scalar(self, event: Any, line: int) -> YamlValue:
-        """What a scalar means. Only plain ones, without quotes, are anything but a text."""
+        """The value of a scalar. With quotes it is always a string."""
         text: str = event.value
         if event.style or not event.implicit[0]:
             return YamlValue(text, line, text)
         if text in _WORDS:
             return YamlValue(_WORDS[text], line, text)
-        if text in _UNSURE:
+        if text in _AMBIGUOUS:
             meant = "true" if text.lower() in {"yes", "on"} else "false"
             self._problems.add(
-                line, f'{text} alone is read as {meant} by many; write {meant}, or "{text}" for the text'
+                line, f'{text} is read as {meant} by some readers; write {meant}, or "{text}" for the string'
             )
             return YamlValue(text, line, text, is_refused=True)
         return self._number(text, line) if text[0] in _NUMBER_BEGINS else YamlValue(text, line, text)
@@ -230,6 +230,6 @@ class _Builder:
             return YamlValue(text, line, text)
         number = math.inf if text[-1].isalpha() else float(text)
         if not math.isfinite(number):
-            self._problems.add(line, f"{printable(text)} is not a number that JSON has")
+            self._problems.add(line, f"{printable(text)} is not a number in JSON")
             return YamlValue(None, line, text, is_refused=True)
         return YamlValue(number if not text.lstrip("-+").isdigit() else int(text), line, text)

@@ -1,4 +1,7 @@
-"""A flow as YAML: a line for each activity, as a person would write it."""
+"""Writes a definition as YAML, one line for each node where that is short enough.
+
+Reading the text gives the same definition, except for the lines.
+"""
 
 import re
 from collections.abc import Mapping
@@ -36,7 +39,7 @@ _QUOTED: Final = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t"}
 
 
 def write_yaml(definition: FlowDefinition) -> str:
-    """The text of a flow; reading it gives the same definition, but for the lines."""
+    """A definition as YAML."""
     lines = [f"flow: {_flow_style(definition.name)}"]
     if definition.version:
         lines.append(f"version: {_quoted(definition.version)}")
@@ -174,7 +177,7 @@ def _flow_style(value: object) -> str:
 
 
 def _quoted(text: str) -> str:
-    """A text in double quotes; what YAML does not print is escaped."""
+    """A string in double quotes; characters that YAML does not print are escaped."""
     return f'"{"".join(_QUOTED.get(character) or _printable(character) for character in text)}"'
 
 

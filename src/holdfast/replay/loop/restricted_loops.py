@@ -1,7 +1,7 @@
 """Event loops that refuse: no I/O for workflow code, and no change at all for read-only code.
 
 Sockets, pipes, processes, threads and signals give different results in every run, so that a replay could not repeat
-them. `IsolatedLoop` refuses each by its name, with an error that tells the author what to do instead.
+them. `IsolatedLoop` refuses each by its name, with an error that names the alternative.
 
 Queries and the validators of updates are read-only. While they run, a `ReadOnlyLoop` takes the place of the workflow's
 own loop and refuses every call that would change the workflow or wait.
@@ -106,7 +106,7 @@ class ReadOnlyLoop(IsolatedLoop):
     def refuse(self) -> NoReturn:
         """Raise `NotReadOnly`."""
         raise NotReadOnly(
-            f"{self._what} may only look: it called what would change the workflow, or would have to wait. "
+            f"{self._what} is read-only: it called a function that would change the workflow, or would have to wait. "
             "Let an update, an event or the workflow itself do that"
         )
 

@@ -1,1 +1,1 @@
-"""Attempts that run in this worker: slots, bodies, streamed values, threads and child processes."""
+"""Attempts of activities: slots, bodies in tasks, threads and processes, heartbeats and streamed values."""

@@ -1,10 +1,10 @@
-"""The worker's side of bodies in processes: children are reused while they behave and killed when they do not.
+"""Executors for bodies that block: child processes and threads.
 
-Threads for blocking bodies. One that never comes back costs a thread, and nothing else.
+A child process runs one body after the other. It is killed when a body does not stop, or when the connection to it
+breaks.
 
-They are daemons and there is no fixed number of them: a body that hangs is abandoned, the next one gets another thread,
-and the process can still end. (The pool of the standard library would run out of threads and wait for the hanging one
-at exit.)
+Threads are daemons without a fixed number: a body that hangs is abandoned, the next one gets another thread, and the
+process can still exit. (`ThreadPoolExecutor` would run out of threads and wait for the hanging one at exit.)
 """
 
 import asyncio
@@ -38,7 +38,7 @@ from holdfast.runtime.attempts.process_child import (
 from holdfast.runtime.platform import SystemClockAndIds
 
 MOST_IDLE: Final = 4
-"""Children that wait for the next body. More than these are let go when they have finished."""
+"""Idle children that are kept for the next bodies. Further ones are killed when their body has ended."""
 MAIN: Final = "__main__"
 
 
@@ -72,7 +72,7 @@ class ChildProcess:
         self.writer = writer
 
     def send(self, message: ToChild) -> None:
-        """Without waiting: the messages are few, and small but for the first."""
+        """Does not wait for the socket: messages are few, and small except for the first."""
         self.writer.write(framed(message))
 
     def kill(self) -> None:
@@ -81,7 +81,7 @@ class ChildProcess:
         self.writer.close()
 
     async def end(self) -> None:
-        """Kill it, and wait until nothing of it is left."""
+        """Kill the process and wait until it has exited."""
         self.kill()
         await self.process.wait()
         with suppress(ConnectionError):
@@ -89,14 +89,14 @@ class ChildProcess:
 
 
 class ProcessPool:
-    """Runs bodies in children. Cancelling a call kills its child; `Body.send_cancel` asks the body to stop."""
+    """Runs bodies in child processes. Cancelling `run` kills the child; `send_cancel` asks the body to stop."""
 
     def __init__(self) -> None:
         self._idle: list[ChildProcess] = []
         self._ending: list[ChildProcess] = []
 
     async def run(self, activity: Activity[..., Any], encoded: bytes, body: BodyCall) -> bytes:
-        """The encoded result of a body; what it raised is a `FailedInProcess`."""
+        """The encoded result of a body. An exception of the body is raised as `FailedInProcess`."""
         child = self._idle.pop() if self._idle else await _spawn()
         finished = False
         try:
@@ -119,7 +119,7 @@ class ProcessPool:
         return bytes(answer.data)
 
     async def close(self) -> None:
-        """End all children, and wait until they are gone."""
+        """Kill all children and wait until they have exited."""
         children = self._idle + self._ending
         self._idle = []
         self._ending = []
@@ -180,7 +180,7 @@ async def _answer(child: ChildProcess, body: BodyCall) -> BodyResult | BodyError
 
 
 class ThreadCall(NamedTuple):
-    """A call, and the future of its end."""
+    """A call, and the future of its result."""
 
     work: Callable[[], Any]
     ended: "asyncio.Future[Any]"
@@ -190,7 +190,7 @@ Jobs = SimpleQueue[ThreadCall | None]
 
 
 class DaemonThreads:
-    """Runs calls in threads that are used again. It is used from one event loop."""
+    """Runs calls in reused threads, for one event loop."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -199,7 +199,7 @@ class DaemonThreads:
         self._generation = generation()
 
     def run(self, work: Callable[[], Any]) -> "asyncio.Future[Any]":
-        """Begin a call. The future is done when it has ended; see `end_of`."""
+        """Start a call. The future is done when the call has ended; see `end_of`."""
         loop = asyncio.get_running_loop()
         job = ThreadCall(work, loop.create_future())
         jobs = self._idle.pop() if self._idle else self._new_thread(loop)
@@ -207,7 +207,7 @@ class DaemonThreads:
         return job.ended
 
     def close(self) -> None:
-        """Let the threads end: the idle ones now, the others when their calls do."""
+        """End the threads: idle ones now, the others after their calls."""
         self._is_closed = True
         while self._idle:
             self._idle.pop().put(None)
@@ -249,7 +249,7 @@ class DaemonThreads:
 
 
 async def end_of(call: "asyncio.Future[Any]") -> Any:
-    """Wait for the end of a call in a thread. Cancelling this wait leaves the call as it is, unlike awaiting it."""
+    """The result of a call in a thread. Cancelling this wait does not cancel the future, as awaiting it would."""
     if not call.done():
         ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         call.add_done_callback(lambda _: None if ended.done() else ended.set_result(None))

@@ -1,17 +1,12 @@
-"""The program in a child process: runs one body after the other until its parent is gone.
+"""The child program for bodies in processes (``process=True``), and its protocol. `executors` is the worker's side.
 
-Started as ``python -m holdfast.runtime.attempts.process_child DESCRIPTOR PATHS``. PATHS are the folders in which its
-parent finds modules.
+Started as ``python -m holdfast.runtime.attempts.process_child DESCRIPTOR PATHS``, where PATHS is the parent's
+`sys.path`. It runs one body after the other until the parent closes the socket. A body in a process can be killed, and
+dies with the worker.
 
-The messages between a worker and its child process: JSON with a length in front, over a socket pair.
-
-The worker sends a `Task`. The child prepares it (an import may take long), sends `Ready`, and calls the body when the
-worker answers `Begin`. `Cancel` may come at any moment, also after the body has ended.
-
-Bodies in processes of their own (``process=True``): they can be killed, and they die with their parent.
-
-`pool` is the worker's side, `child` the program that runs there, and `messages` what they say to each other. A child
-imports the module that defines the activity, by the name that the worker's own registry gives; nothing is pickled.
+Messages are JSON with a length in front, over a socket pair. The worker sends a `BodyTask`. The child prepares it (an
+import may take long), sends `Ready`, and calls the body when the worker replies `Begin`. `Cancel` may come at any
+moment, also after the body has ended. The child imports the module that defines the activity; nothing is pickled.
 """
 
 import asyncio
@@ -47,7 +42,7 @@ class BodyTask(msgspec.Struct, frozen=True, tag="task"):
 
     module: str
     path: str
-    """Of the main program, where the activity is defined there; empty otherwise."""
+    """The file of the main program if it defines the activity, else empty."""
     name: str
     input: msgspec.Raw
     info: msgspec.Raw
@@ -55,8 +50,8 @@ class BodyTask(msgspec.Struct, frozen=True, tag="task"):
 
 
 class Begin(msgspec.Struct, frozen=True, tag="begin"):
-    """W7: the body may begin, and go on after a heartbeat, before this moment of the clock that all processes of a
-    machine share. The answer to `Ready` and to every `BodyHeartbeat`.
+    """W7: the body may begin, or continue after a heartbeat, before `until_ms` by the clock that all processes of a
+    machine share. The reply to `Ready` and to every `BodyHeartbeat`.
     """
 
     until_ms: int
@@ -77,18 +72,18 @@ class BodyHeartbeat(msgspec.Struct, frozen=True, tag="beat"):
 
 
 class BodyResult(msgspec.Struct, frozen=True, tag="result"):
-    """The body returned; the data is encoded already."""
+    """The body returned; `data` is its encoded result."""
 
     data: msgspec.Raw
 
 
 class BodyError(msgspec.Struct, frozen=True, tag="raised"):
-    """The body raised: the failure, and the names of its type and of those it derives from."""
+    """The body raised: the failure, and the names of its type and base types."""
 
     failure: msgspec.Raw
     types: tuple[str, ...]
     is_cancelled: bool = False
-    """It raised `asyncio.CancelledError`, or `hf.Cancelled`, which derives from it."""
+    """Whether it raised `asyncio.CancelledError` or `hf.Cancelled`, which derives from it."""
 
 
 ToChild = BodyTask | Begin | Cancel
@@ -100,31 +95,31 @@ _from_child: Final[msgspec.json.Decoder[FromChild]] = msgspec.json.Decoder(FromC
 
 
 def framed(message: ToChild | FromChild) -> bytes:
-    """A message as it is sent."""
+    """A message with its length in front."""
     data = _encoder.encode(message)
     return len(data).to_bytes(LENGTH_BYTES, "big") + data
 
 
 def decode_to_child(data: bytes) -> ToChild:
-    """A message of the worker."""
+    """Decode a message of the worker."""
     message: ToChild = _to_child.decode(data)
     return message
 
 
 def decode_from_child(data: bytes) -> FromChild:
-    """A message of a child."""
+    """Decode a message of a child."""
     message: FromChild = _from_child.decode(data)
     return message
 
 
 DIE_WITH_PARENT: Final = 1
-"""PR_SET_PDEATHSIG of Linux; elsewhere the closed socket has to do."""
+"""PR_SET_PDEATHSIG of Linux. On other systems the child ends when the socket closes."""
 MAIN_MODULE: Final = "__mp_main__"
 """The name under which the main program is imported, so that its ``if __name__ == "__main__"`` does not run."""
 
 
 class ChildContext:
-    """What `hf.heartbeat` and the like work on, in the child. The body may have threads of its own."""
+    """The activity context in the child. Any thread of the body may use it."""
 
     def __init__(self, task: BodyTask, line: socket.socket) -> None:
         self._line = line
@@ -135,7 +130,7 @@ class ChildContext:
         self.idempotency_key = task.idempotency_key
 
     def begin(self) -> None:
-        """W7: ask the worker for the permission to begin. If its lease is over, it kills this process instead."""
+        """W7: request the permission to begin. A worker whose lease is over kills this process instead."""
         elapsed_ms = SystemClockAndIds().elapsed_ms
         while True:
             self._line.sendall(framed(Ready()))
@@ -170,7 +165,7 @@ class ChildContext:
             raise self._cancelled()
 
     def _is_lease_over(self) -> bool:
-        """W7: whether the lease is over, as far as the worker has said."""
+        """W7: whether the lease is over, by the last reply of the worker."""
         return SystemClockAndIds().elapsed_ms() >= self._until_ms
 
     def _has_to_stop(self) -> bool:
@@ -184,7 +179,7 @@ class ChildContext:
         if isinstance(message, Begin):
             self._until_ms = message.until_ms
         else:
-            self._is_cancelled = True  # a request to cancel, or the end of the parent
+            self._is_cancelled = True  # `Cancel`, or the parent has closed the socket
 
     def _cancelled(self) -> Cancelled:
         info = self._info
@@ -192,21 +187,21 @@ class ChildContext:
 
 
 def main(descriptor: int) -> None:
-    """Serve the parent until it closes its end."""
+    """Run bodies until the parent closes the socket."""
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGKILL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, _go_on)
+    signal.signal(signal.SIGTERM, _ignore_signal)
     records.install()
     line = socket.socket(fileno=descriptor)
     while (message := _read(line)) is not None:
         if isinstance(message, BodyTask):
             line.sendall(framed(_run(message, line)))
-        # else it was meant for a body that has ended meanwhile
+        # other messages are for a body that has ended meanwhile
 
 
-def _go_on(number: int, frame: object) -> None:
-    """Service managers often signal all processes of a service. The worker gives its bodies their time (W10)."""
+def _ignore_signal(number: int, frame: object) -> None:
+    """Service managers often signal all processes of a service. The worker lets its bodies end (W10)."""
     del number, frame
 
 
@@ -237,7 +232,7 @@ def _exactly(line: socket.socket, count: int) -> bytes | None:
 def _run(task: BodyTask, line: socket.socket) -> BodyResult | BodyError:
     context = ChildContext(task, line)
     token = current_activity.set(context)
-    retryable: bool | None = False if task.path else None  # a main program that cannot be imported never can
+    retryable: bool | None = False if task.path else None  # a main program that cannot be imported fails every time
     try:
         activity = _find(task)
         retryable = None
@@ -255,7 +250,7 @@ def _run(task: BodyTask, line: socket.socket) -> BodyResult | BodyError:
 
 
 def _find(task: BodyTask) -> Activity[..., Any]:
-    """The activity, from the module that the parent's registry named."""
+    """The activity, from the module that the worker named."""
     module = _main_program(task.path) if task.path else importlib.import_module(task.module)
     for value in vars(module).values():
         if isinstance(value, Activity) and value.name == task.name:

@@ -1,9 +1,10 @@
-"""Running the bodies of activities, and turning how they end into what is committed.
+"""Runs the bodies of activities and turns their ends into members.
 
-A body that returns, raises, exits, hangs or gives back what cannot be stored ends its attempt; the worker lives.
+A body that returns, raises, exits, hangs or returns a value that cannot be stored ends its attempt and not the worker.
 
-A body that is asked to stop (`StopReason`) keeps its slot until it ends, at most for a grace. A process is killed then.
-A coroutine or a thread cannot be killed: it is abandoned, that is, it goes on without a slot and is counted (A5).
+A body that is asked to stop (`StopReason`) keeps its slot until it ends, at most for a grace period. A process is
+killed then. A coroutine or a thread cannot be killed: it is abandoned, that is, it runs on without a slot and is
+counted (A5).
 """
 
 import asyncio
@@ -48,8 +49,8 @@ from holdfast.storage.records import AttemptKey, AttemptRecord
 
 logger = logging.getLogger("holdfast")
 
-LONGEST_FAREWELL_SECONDS: Final = 5.0
-"""How long a worker that stops waits for bodies that were asked to stop. One that does not end is left behind."""
+SHUTDOWN_SECONDS: Final = 5.0
+"""How long a worker that stops waits for bodies that were asked to stop. It does not wait for the others."""
 GRACE_SECONDS: Final = 5.0
 """How long a body that was asked to stop keeps its slot. Then a process is killed, and other bodies are abandoned."""
 
@@ -74,7 +75,7 @@ class AttemptRunner:
         self.running: dict[AttemptKey, RunningAttempt] = {}
         """Attempts whose end is not decided here yet. Each has a slot."""
         self.abandoned: set[RunningAttempt] = set()
-        """Bodies that were asked to stop and go on, without a slot."""
+        """Bodies that were asked to stop and run on, without a slot."""
         self.abandoned_threads = 0
         """How many threads were abandoned so far, including those that have ended since."""
         self._is_stopped = False
@@ -97,7 +98,7 @@ class AttemptRunner:
         self._tasks.add(running)
 
     def _make_host(self) -> AttemptHost:
-        """Once: finding the loop costs a system call."""
+        """Made once: `get_running_loop` costs a system call."""
         self._host = AttemptHost(
             loop=asyncio.get_running_loop(),
             now_ms=self._now_ms,
@@ -114,14 +115,14 @@ class AttemptRunner:
         self._context.committer.submit(beat, done)
 
     def known(self, owner: WorkerKey | None = None) -> set[AttemptKey]:
-        """Attempts whose bodies run here, abandoned ones among them; with `owner`, those under this key."""
+        """Attempts whose bodies run here, including abandoned ones; with `owner`, only those under this key."""
         bodies = (*self.running.values(), *self.abandoned)
         return {each.attempt.key for each in bodies if owner is None or each.attempt.owner == owner}
 
     # ------------------------------------------------------------ asking bodies to stop
 
     def cancel_activities(self, number: int, execution: int, activities: set[int]) -> None:
-        """Ask the bodies of these activities to stop, at once."""
+        """Ask the bodies of these activities to stop."""
         for key, running in self.running.items():
             if key.number == number and key.execution == execution and key.activity in activities:
                 self._cancel(running)
@@ -150,18 +151,18 @@ class AttemptRunner:
             self.disown(key)
 
     def disown(self, key: AttemptKey) -> None:
-        """W3: the attempt was ended in the store. Its body should stop, and its end is not recorded."""
+        """W3: the attempt was ended in the store: ask its body to stop, and do not record its end."""
         running = self.running.get(key) or next((each for each in self.abandoned if each.attempt.key == key), None)
         if running is not None:
             self._ask_to_stop(running, StopReason.NOT_HELD)
             running.stop_reason = StopReason.NOT_HELD
 
     def evict_all(self) -> None:
-        """W7: stop every body and record nothing of it: the store moves their attempts on (W6)."""
+        """W7: ask every body to stop and record none of their ends: the attempts move to other workers (W6)."""
         for running in self.running.values():
             running.give_up()
             self._begin_grace(running)
-            running.interrupt()  # a process that was asked to stop before is killed now
+            running.interrupt()  # kills a process that was asked to stop before
         for running in self.abandoned:
             running.give_up()
 
@@ -169,7 +170,7 @@ class AttemptRunner:
         self._ask_to_stop(running, StopReason.TIMED_OUT)
 
     def _ask_to_stop(self, running: RunningAttempt, reason: StopReason) -> None:
-        """The first reason counts, unless the caller replaces it."""
+        """The first reason counts, unless a caller replaces it."""
         if running.stop_reason is not None:
             return
         running.stop_reason = reason
@@ -184,8 +185,8 @@ class AttemptRunner:
     def _end_grace(self, running: RunningAttempt) -> None:
         """A5: the body was asked to stop and has not ended. A process is killed; everything else is abandoned."""
         if self._is_stopped:
-            return  # `leave` decides
-        current_activity.set(None)  # what is logged here is no record of the body
+            return  # `stop` and `close` decide
+        current_activity.set(None)  # log records from here on are not the body's
         if running.activity.process:
             if running.task is not None:
                 running.task.cancel()
@@ -220,15 +221,15 @@ class AttemptRunner:
         )
 
     async def wait_for_bodies(self) -> None:
-        """W10: wait for every body, however long it needs; not for those that are abandoned meanwhile."""
+        """W10: wait for every body, without a limit; not for those that are abandoned meanwhile."""
         while tasks := {task for each in self.running.values() if (task := each.task or self._tasks.current_task)}:
             await asyncio.wait(tasks, timeout=GRACE_SECONDS)
 
     async def stop(self) -> None:
-        """W10: ask every body to stop, and wait a while for those that are not threads. A result that comes meanwhile
-        is recorded; the attempts of the others stay RUNNING in the store until another worker takes them over.
+        """W10: ask every body to stop, and wait `SHUTDOWN_SECONDS` for those that are not threads. A result that comes
+        meanwhile is recorded; the other attempts stay RUNNING until this worker is marked as lost.
 
-        A thread learns it by its next heartbeat, if it sends any, and is not waited for.
+        A thread is asked by its next heartbeat, if it sends any, and is not waited for.
         """
         self._is_stopped = True
         threads = [running for running in self.running.values() if _is_thread(running)]
@@ -237,7 +238,7 @@ class AttemptRunner:
         await self._stop_and_wait(running for running in self.running.values() if running not in threads)
 
     async def close(self) -> None:
-        """The worker has left: the end of a body is not recorded any more. One that does not end is left behind."""
+        """Record no more ends, and end threads and processes. A body that does not stop is left running."""
         self._is_stopped = True
         self._is_closed = True
         await self._stop_and_wait(running for running in self.running.values() if running not in self._dismissed)
@@ -257,13 +258,13 @@ class AttemptRunner:
                 running.task.cancel()
         tasks = {running.task or self._tasks.current_task for running in dismissed}
         if waited_for := [task for task in tasks if task is not None]:
-            await asyncio.wait(waited_for, timeout=LONGEST_FAREWELL_SECONDS)
+            await asyncio.wait(waited_for, timeout=SHUTDOWN_SECONDS)
 
     # ------------------------------------------------------------ running
 
     async def _run(self, running: RunningAttempt) -> None:
         activity = running.activity
-        current_activity.set(running)  # in the body's own context, which ends with it
+        current_activity.set(running)  # in the context of the body, which ends with it
         running.has_begun = True
         data, error = b"", None
         try:
@@ -277,8 +278,8 @@ class AttemptRunner:
             data = value if activity.process or activity.yields else stored_result(signature, self._limit, value)
         except BaseException as raised:  # noqa: BLE001 - SystemExit and the like end the attempt, not the worker
             error = raised
-        current_activity.set(None)  # what is logged from here on is no record of the body
-        try:  # here nothing is being handled: what workflow code raises next gets no context that is not its own
+        current_activity.set(None)  # log records from here on are not the body's
+        try:  # outside of the handler: exceptions of workflow code get no `__context__` from this body
             if self._generation != generation():
                 leave_if_forked(self._generation, error)
             if error is None and running.stop_reason is None and running.deadline_ms is None:
@@ -288,7 +289,7 @@ class AttemptRunner:
         finally:
             error = None
             self.running.pop(running.attempt.key, None)
-            running.task = None  # it knows the body, which knows `running`: a circle that only the collector could open
+            running.task = None  # breaks a reference cycle with the body, so that no garbage collection is needed
             thread = running.thread
             if thread is None:
                 self._body_ended(running)
@@ -298,9 +299,9 @@ class AttemptRunner:
                 thread.add_done_callback(partial(self._thread_ended, running))
 
     def _thread_ended(self, running: RunningAttempt, thread: "asyncio.Future[Any]") -> None:
-        """Of an attempt that ended before its thread. Whatever that returned or raised counts for nothing."""
+        """The thread of an attempt has ended, perhaps after the attempt. Its result is not used."""
         if not thread.cancelled():
-            thread.exception()  # asyncio logs exceptions that are never looked at
+            thread.exception()  # asyncio logs exceptions that are never retrieved
         self._body_ended(running)
 
     def _body_ended(self, running: RunningAttempt) -> None:
@@ -312,8 +313,8 @@ class AttemptRunner:
             self._slots.release()
 
     async def _call(self, activity: Activity[..., Any], running: RunningAttempt) -> Any:
-        """What the body returns; of one in a process, encoded already."""
-        if running.deadline_ms is not None and running.stop_reason is None:  # else its timer is that of the grace
+        """The value that the body returns; from a process, its encoded result."""
+        if running.deadline_ms is not None and running.stop_reason is None:  # else the grace period has a timer
             left_seconds = max(0, running.deadline_ms - self._now_ms()) / MILLISECONDS
             running.timer = asyncio.get_running_loop().call_later(left_seconds, self._time_out, running)
         if activity.process:
@@ -342,7 +343,7 @@ class AttemptRunner:
     async def _stream(
         self, activity: Activity[..., Any], running: RunningAttempt, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> bytes:
-        """Deliver what a generator yields (L15); its end is a response without a value."""
+        """Deliver the values of a generator (L15). Its end is a response without a value."""
         encode = partial(stored_result, activity.signature, self._limit)
         sender = StreamSender(running, encode, self._sink, self.stop_rejected, self._now_ms)
         if activity.is_async:
@@ -359,7 +360,7 @@ class AttemptRunner:
         return NO_VALUE
 
     async def _from_thread(self, running: RunningAttempt, answer: Awaitable[Any]) -> Any:
-        """What a thread gives back. A cancelled attempt is CANCELLED_RUNNING until its thread has ended (A6)."""
+        """The result of a thread. A cancelled attempt stays CANCELLED_RUNNING until its thread has ended (A6)."""
         try:
             return await answer
         except asyncio.CancelledError:
@@ -370,13 +371,13 @@ class AttemptRunner:
     # ------------------------------------------------------------ endings
 
     def _finish(self, running: RunningAttempt, data: bytes, error: BaseException | None) -> None:
-        """The end of a body that was asked to stop, that had a time-out, or that raised."""
+        """Record the end of a body that was asked to stop, that has a time-out, or that raised."""
         if self._is_closed:
             return
         reason = running.stop_reason
         is_given_up = reason is StopReason.GIVEN_UP and (error is not None or not running.holds_lease())
         if is_given_up or reason is StopReason.NOT_HELD:
-            return  # it is run again elsewhere; an error came most likely because the body was asked to stop
+            return  # it is run again elsewhere; the body raised most likely because it was asked to stop
         if reason is StopReason.TIMED_OUT or (reason is not StopReason.CANCELLED and running.is_past_deadline()):
             self._finish_failed(running, self._timed_out(running))
         elif error is None:
@@ -471,6 +472,6 @@ def _late(name: str, options: ActivityOptions) -> str:
 
 @lru_cache(maxsize=256)
 def _response_digits(ledger: int) -> tuple[int, int]:
-    """L4, L5: the digits after the one, final response has entered, and after it was applied. They hardly ever vary."""
+    """L4, L5: the digits after the one, final response has entered, and after it was applied. Few values occur."""
     entered, _ = enter_leg2(ledger)
     return entered, exit_leg2(entered, final=True)

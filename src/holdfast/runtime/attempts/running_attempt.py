@@ -1,4 +1,4 @@
-"""One attempt whose body runs in this process: what it may ask, and whether it should stop."""
+"""One attempt whose body runs in this process: its activity context, its lease and time-outs, and its heartbeats."""
 
 import asyncio
 from collections.abc import Callable
@@ -21,9 +21,9 @@ from holdfast.storage.members.turns import StreamValues
 from holdfast.storage.records import AttemptRecord
 
 HEARTBEATS_PER_TIMEOUT: Final = 4
-"""How often within its heartbeat time-out an attempt's beats are written at most; the ones between are skipped."""
+"""The most heartbeats that are written within one heartbeat time-out; those between are skipped."""
 HEARTBEAT_WRITE_MS: Final = 1_000
-"""Between two writes of beats without a time-out."""
+"""Between two written heartbeats of an attempt without a heartbeat time-out."""
 
 
 class AttemptSink(Protocol):
@@ -45,7 +45,7 @@ class AttemptSink(Protocol):
 class ResultNotStored(Exception):
     """A body returned or yielded a value that cannot be stored. `reason` is the error that the workflow receives.
 
-    It is not retried: another attempt would repeat the side effects of the body and end with the same refusal.
+    It is not retried: another attempt would repeat the side effects of the body and end with the same error.
     """
 
     def __init__(self, reason: Exception) -> None:
@@ -71,21 +71,21 @@ def limited_result(signature: Signature, limit: PayloadLimit, data: bytes, value
 
 
 class StopReason(Enum):
-    """Why a body was asked to stop, which decides what becomes of its end."""
+    """Why a body was asked to stop, which decides how its end is recorded."""
 
     CANCELLED = "was cancelled"
-    """The workflow no longer waits for it. Its row is CANCELLED_RUNNING, and its end is recorded without an event."""
+    """The workflow no longer awaits it. Its row is CANCELLED_RUNNING, and its end is recorded without an event."""
     TIMED_OUT = "is beyond its time-out"
     """`start_to_close` or `schedule_to_close` has passed. Whatever the body returns or raises, it timed out (A5)."""
     GIVEN_UP = "is given up by its worker, which leaves or has lost its lease"
-    """Another worker runs the next attempt. A result that comes before the worker has left counts (W10)."""
+    """Another worker runs the next attempt. A result that comes before the worker has stopped counts (W10)."""
     NOT_HELD = "was ended by another worker"
-    """The store no longer has it as RUNNING in the name of this worker (W3). Nothing of it is recorded."""
+    """The row is no longer RUNNING in this worker's name (W3). Its end is not recorded."""
 
 
 @dataclass(frozen=True, slots=True)
 class AttemptHost:
-    """What the attempts of one worker share."""
+    """The parts of a worker that its attempts use."""
 
     loop: asyncio.AbstractEventLoop
     now_ms: Callable[[], int]
@@ -96,7 +96,7 @@ class AttemptHost:
 
 
 class RunningAttempt:
-    """One attempt whose body runs here. It is what `hf.heartbeat` and the like work on, from any thread."""
+    """One attempt whose body runs here. It is the activity context of the body, on any thread."""
 
     __slots__ = (
         "_host",
@@ -122,17 +122,17 @@ class RunningAttempt:
         self.attempt = attempt
         self.kind = attempt.name
         self.task: asyncio.Task[None] | None = None
-        """The task that the body has for itself; see `carriers`."""
+        """The task that only this body uses; see `shared_tasks`."""
         self.thread: asyncio.Future[Any] | None = None
         """The call in a thread that runs the body, if it is a plain function."""
         self.send_cancel: Callable[[], None] | None = None
         """Passes a cancellation to the process that runs the body, if one does."""
         self.timer: asyncio.TimerHandle | None = None
-        """Of its time-out; once it was asked to stop, of the grace after which it is abandoned."""
+        """The timer of its time-out; once it was asked to stop, of the grace period after which it is abandoned."""
         self.has_begun = False
         self.stop_reason: StopReason | None = None
         self.is_evicted = False
-        """It was asked to stop and did not: it runs on without a slot."""
+        """It was asked to stop, did not, and runs on without a slot."""
         self.deadline_ms = None if attempt.expires_at_ms is None else _deadline_ms(attempt)
         self._written_at = -1e9
         self._newest_details = attempt.details
@@ -149,9 +149,9 @@ class RunningAttempt:
             raise self.cancelled()
 
     def holds_lease(self) -> bool:
-        """W7: whether the lease under which this attempt runs goes on, by the worker's own clock.
+        """W7: whether the lease under which this attempt runs is valid, by the worker's own clock.
 
-        If not, the attempt is given up here and now: another worker may run the next one already.
+        If not, the attempt is given up at once: another worker may run the next one already.
         """
         if self.lease_left_ms() > 0:
             return True
@@ -173,25 +173,25 @@ class RunningAttempt:
         return False
 
     def interrupt(self) -> None:
-        """Let the body find out that it was asked to stop. One that has not begun is refused by `begin`."""
+        """Cancel the task or notify the process. A body that has not begun is refused by `begin`."""
         if self.send_cancel is not None and self.stop_reason is StopReason.CANCELLED:
             self.send_cancel()
         elif self.has_begun and self.task is not None:
             self.task.cancel()
 
     def give_up(self) -> None:
-        """The worker leaves or has lost its lease. An end that was recorded before is not recorded again."""
+        """The worker stops or has lost its lease. An end that was recorded before is not recorded again."""
         if self.stop_reason is not StopReason.NOT_HELD:
             self.stop_reason = StopReason.GIVEN_UP
 
     def cancelled(self) -> Cancelled:
-        """What a body raises that must not go on."""
+        """The exception for a body that has to stop."""
         attempt, reason = self.attempt, self.stop_reason or StopReason.CANCELLED
         return Cancelled(
             f"attempt {attempt.key.attempt} of {attempt.name} of instance {attempt.instance_id} {reason.value}"
         )
 
-    # ------------------------------------------------------------ what a body may ask
+    # ------------------------------------------------------------ activity context
 
     @property
     def info(self) -> ActivityInfo:
@@ -225,9 +225,9 @@ class RunningAttempt:
         return f"{self.attempt.instance_id}/{key.number}/{key.execution}/{key.activity}"  # an id may be used again (G3)
 
     def heartbeat(self, details: Any) -> None:
-        """Called from the body, on whatever thread it runs. Raises `Cancelled` if the body should stop.
+        """Called from the body, on any thread. Raises `Cancelled` if the body should stop.
 
-        The lease is checked here as well: an event loop that is blocked does not tell the body that it is over (W7).
+        The lease is checked here as well, because a blocked event loop cannot ask the body to stop (W7).
         """
         if self._learns_by_heartbeat() and (self.stop_reason is not None or not self.holds_lease()):
             raise self.cancelled()
@@ -239,25 +239,25 @@ class RunningAttempt:
             raise self.cancelled() from None
 
     def _learns_by_heartbeat(self) -> bool:
-        """A coroutine learns it at its `await`, and may send heartbeats while it cleans up, until it is abandoned."""
+        """A coroutine is cancelled at its `await`, and may send heartbeats in its clean-up, until it is abandoned."""
         return self.is_evicted or not self.activity.is_async or not _is_in_event_loop()
 
     def beat(self, details: Any) -> None:
-        """Record that the body lives."""
+        """Record a heartbeat."""
         if details is not None:
             self._newest_details = encode(details, what="the details of a heartbeat")
         loop = self._host.loop
         if self._is_beat_posted and not loop.is_closed():
-            return  # while the loop is blocked, one callback with the newest details is enough
+            return  # while the loop is blocked, one callback with the newest details suffices
         self._is_beat_posted = True
         loop.call_soon_threadsafe(self._send_heartbeat)
 
     def _send_heartbeat(self) -> None:
-        self._is_beat_posted = False  # first: a beat that comes from here on is posted again
+        self._is_beat_posted = False  # first: a beat that comes from here on posts another callback
         newest = self._newest_details
         details = None if newest is self.attempt.details else newest
         if self.stop_reason not in (None, StopReason.CANCELLED):
-            return  # the row is, or is about to be, somebody else's
+            return  # the row is, or is about to be, another worker's
         host = self._host
         now = host.loop.time() * 1000
         options = decode_options(self.attempt.options)
@@ -280,7 +280,7 @@ class RunningAttempt:
 
 
 def _deadline_ms(attempt: AttemptRecord) -> int | None:
-    """When the body has to have ended: the earlier of its two limits. Silence is judged in the store alone (A6)."""
+    """When the body has to have ended: the earlier of its two limits. The store judges missing heartbeats (A6)."""
     options = decode_options(attempt.options)
     started_ms = attempt.started_at_ms or attempt.scheduled_at_ms
     limits = ((started_ms, options.start_to_close_ms), (attempt.scheduled_at_ms, options.schedule_to_close_ms))

@@ -1,7 +1,7 @@
-"""Delivering what an activity yields: whatever is ready when the store is free goes to disk together (L15).
+"""Delivery of the values that an activity yields (L15): values that wait while the store writes go to disk together.
 
-The body may be ahead of the store by a bounded number of values, and then waits. How an attempt ends is decided only
-once it is known what became of the values on their way: its digits say how many were delivered.
+The body may be ahead of the store by a bounded number of values, and then waits. The end of an attempt is recorded only
+after the outcome of its last values is known, because its ledger counts the values that were delivered.
 """
 
 import asyncio
@@ -27,20 +27,20 @@ from holdfast.storage.members.turns import StreamValues
 from holdfast.storage.records import AttemptKey
 
 MAX_TOGETHER: Final = 500
-"""How many values come as one message."""
+"""Values in one message."""
 MAX_AHEAD: Final = 2 * MAX_TOGETHER
-"""How many values a body may have yielded that are not on disk yet: while some are written the next ones gather."""
+"""Values that a body may have yielded and that are not on disk yet: while some are written the next ones gather."""
 MAX_AHEAD_BYTES: Final = 4 * 1024 * 1024
-"""How much they may weigh together."""
+"""Their size together."""
 LEASE_CHECK_SECONDS: Final = 0.001
-"""A value that follows another one within this time is delivered without another look at the lease and the time-outs. A
-worker that was stopped meanwhile is found out: the clock of the event loop goes on then."""
+"""A value that follows another one within this time is queued without a check of lease and time-outs. If the process
+was stopped meanwhile, the clock of the event loop has advanced and the check is made."""
 NO_VALUE: Final = b"null"
-"""The final response of a stream carries nothing."""
+"""The data of the final response of a stream."""
 
 
 class StreamSender:
-    """The values of one running attempt, on their way to the store. It is used from one event loop."""
+    """Sends the values of one running attempt to the store, from one event loop."""
 
     def __init__(
         self,
@@ -59,21 +59,21 @@ class StreamSender:
         self._options = decode_options(running.attempt.options)
         self._next_number = self._options.stream.delivered if self._options.stream else 0
         self._room = room_for_yields(running.attempt.ledger)
-        """How many more values than those in flight the digits can count."""
+        """How many more values than those in flight the ledger can count."""
         self._waiting: list[bytes] = []
         self._in_flight = 0
         self._bytes = self._bytes_in_flight = 0
         self._most = MAX_AHEAD
-        """How many values may wait; those in flight count, too."""
+        """How many values may wait beside those in flight."""
         self._ahead = min(self._most, self._room) - 1
-        """With fewer than this waiting, another one may simply join them."""
+        """With fewer values waiting, a value is queued without further checks."""
         self._is_idle = True
-        """Nothing is in flight, and nobody was called to send what waits."""
+        """Nothing is in flight, and `_go` is not scheduled."""
         self._error: BaseException | None = None
         self._outcome: asyncio.Future[None] | None = None
 
     async def deliver(self, values: AsyncGenerator[Any, None]) -> None:
-        """Deliver what an async generator yields. What it yielded before it failed counts."""
+        """Deliver the values of an async generator. Values that it yielded before it failed count."""
         running, encode, now = self._running, self._encode, self._loop.time
         check_at = 0.0
         try:
@@ -83,7 +83,7 @@ class StreamSender:
                     waiting = self._waiting
                     is_usual = waiting and len(waiting) < self._ahead and self._bytes < MAX_AHEAD_BYTES
                     if is_usual and running.stop_reason is None and now() < check_at:
-                        waiting.append(data)  # as `_put` does where nothing has to be decided: most values come so
+                        waiting.append(data)  # the short form of `_put`, for most values
                         self._bytes += len(data)
                         continue
                     if self._put(data):
@@ -97,7 +97,7 @@ class StreamSender:
             await self._settle()
 
     async def deliver_from(self, thread: "asyncio.Future[Any]") -> None:
-        """Deliver what `produce` sends from the thread that `thread` stands for."""
+        """Deliver the values that `produce` sends from a thread; `thread` is the future of its call."""
         try:
             await end_of(thread)
             await self._flush()
@@ -109,13 +109,13 @@ class StreamSender:
             await self._settle()
 
     def produce(self, values: Generator[Any, None, None]) -> None:
-        """Run in a thread: hand over each value of a generator, and wait while the store is behind."""
+        """Send each value of a generator from a thread, and wait while the store is behind."""
         with closing(values) as generator:
             for value in generator:
                 sent = asyncio.run_coroutine_threadsafe(self._send(self._encode(value)), self._loop)
                 try:
                     sent.result()
-                except futures.CancelledError:  # what `Cancelled` becomes on its way between the threads
+                except futures.CancelledError:  # `Cancelled` crosses the threads as this type
                     raise self._running.cancelled() from None
 
     async def _send(self, data: bytes) -> None:
@@ -123,7 +123,7 @@ class StreamSender:
             await self._until_nearer()
 
     def _put(self, data: bytes) -> bool:
-        """Take a value in. Whether the body is far ahead now, and has to wait."""
+        """Queue a value. Returns whether the body is far ahead of the store and has to wait."""
         if self._error is not None:
             raise self._error
         if not self._running.may_deliver():
@@ -149,9 +149,9 @@ class StreamSender:
             raise self._error
 
     async def _settle(self) -> None:
-        """Nothing more is sent; wait for what is on its way, so that the digits are known.
+        """Send nothing more, and wait for the values in flight, so that the ledger is known.
 
-        Of an attempt that is given up here somebody else decides, who reads them in the store.
+        The ledger of an attempt that is given up here is not needed: another worker reads it from the store.
         """
         self._waiting.clear()
         while self._in_flight and self._running.stop_reason is not StopReason.GIVEN_UP:
@@ -217,6 +217,6 @@ class StreamSender:
             self._outcome.set_result(None)
 
     def _refuse(self, error: BaseException) -> None:
-        """Take no more values: the next one raises this error in the body."""
+        """Accept no more values: the next one raises this error in the body."""
         self._error = error
         self._ahead = 0

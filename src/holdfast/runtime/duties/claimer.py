@@ -68,7 +68,7 @@ class Claimer:
                 if not await self._claim():
                     await self._wait()
             except Exception as error:  # noqa: BLE001 - whatever it is, the next poll may succeed
-                self._context.committer.trouble.log("a worker could not look for work, and tries again", error)
+                self._context.committer.trouble.log("a worker could not poll for work, and tries again", error)
                 await asyncio.sleep(POLL_SECONDS)
 
     async def _wait(self) -> None:

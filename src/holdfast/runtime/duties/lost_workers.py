@@ -21,7 +21,7 @@ BATCH: Final = 200
 SPREAD_MS: Final = 200
 """Workers that see a lease end come at random within this time after its end."""
 VERIFY_EVERY: Final = 30
-"""W8: the first round and one in so many also look for rows that lost workers still own."""
+"""W8: the first round and one in so many also search for rows that lost workers still own."""
 
 
 class LostWorkers:

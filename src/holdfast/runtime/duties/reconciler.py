@@ -70,7 +70,7 @@ class Reconciler:
             try:
                 await self.reconcile()
             except Exception as error:  # noqa: BLE001 - the next poll repeats it
-                self._committer.trouble.log("looking for rows that were lost failed and is repeated", error)
+                self._committer.trouble.log("the reconciliation of rows failed and is repeated", error)
 
     async def _wait(self) -> None:
         outcome_unknown = self._committer.outcome_unknown
@@ -128,7 +128,7 @@ class Reconciler:
             outcome = await self._committer.commit(member)
             if isinstance(outcome, Applied) and outcome.changed:
                 logger.warning(
-                    "worker %s gave up %d rows in its name that it did not know; replies were lost",
+                    "worker %s released %d rows in its name that it did not know; replies were lost",
                     owner,
                     outcome.changed,
                 )

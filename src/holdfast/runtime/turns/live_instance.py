@@ -1,13 +1,13 @@
-"""An instance whose code is live in this process, and what it knows between two turns.
+"""An instance whose code is live in this process: its queue, its timers, and the messages that its turns apply.
 
-What happens in this process rides with the turn that applies it: values that a body has just yielded (L13, L15), and
-events that were raised here (G6). Both are on disk with the commit of that turn, and need no commit of their own.
+Values that a body has just yielded (L13, L15) and events that were raised in this process (G6) ride with the turn that
+applies them: they are on disk with the commit of that turn, and need no commit of their own.
 
-When the turn does not come to disk, or is never taken because its instance is let go of, they are stored alone and wait
-in the inbox. Values are known to the store by their numbers (L11), so that these are safe to store whatever became of
-the turn. An event without an id is not: where nobody knows whether its turn is on disk, its sender is told so.
+If that turn is not committed, or is never taken because its instance is evicted, they are committed alone and wait in
+the inbox. The store knows values by their numbers (L11), so that a second commit is harmless. An event without an id is
+not safe to repeat: if the outcome of its turn is unknown, its sender gets that error.
 
-Rows of the inbox become messages for a live instance, each once (L11), with what changes when they are read.
+Inbox rows become messages of a live instance, each once (L11), together with the ledger change that reading them means.
 """
 
 import logging
@@ -57,11 +57,11 @@ class UnstoredValues(NamedTuple):
     alone: Callable[[StreamValues, Done], None]
 
     def store_alone(self) -> None:
-        """No turn has applied them."""
+        """Commit them without a turn."""
         self.alone(self.responses, self.done)
 
     def settle(self, outcome: Outcome) -> None:
-        """The turn that applied them was decided."""
+        """The outcome of the turn that applied them is known."""
         if isinstance(outcome, Applied):
             self.done(outcome)
         else:
@@ -76,11 +76,11 @@ class UnstoredEvent(NamedTuple):
     alone: Callable[[Deliver, Done], None]
 
     def store_alone(self) -> None:
-        """No turn has applied it."""
+        """Commit it without a turn."""
         self.alone(self.message, self.done)
 
     def settle(self, outcome: Outcome) -> None:
-        """The turn that applied it was decided. Where that is not known, only its sender can say what to do."""
+        """The turn that applied it has an outcome. If that is unknown, only the sender can decide what to do."""
         if isinstance(outcome, Applied) or (isinstance(outcome, Failed) and isinstance(outcome.error, StoreError)):
             self.done(outcome)
         else:
@@ -91,17 +91,17 @@ Unstored = UnstoredValues | UnstoredEvent
 
 
 def riders_in(messages: "Iterable[Message]") -> list[Unstored]:
-    """What among messages is not stored yet, and has to find another way where no turn takes it along."""
+    """The messages that are not stored yet, and that have to be committed alone if no turn applies them."""
     return [message.response for message in messages if isinstance(message.response, Unstored)]
 
 
 FIRST_FENCE: Final = Fence(1)
 NO_NUMBER: Final = InstanceNumber(0)
-"""Of an instance that is yet to be created."""
+"""The number of an instance that is not created yet."""
 
 
 class Message(msgspec.Struct, frozen=True):
-    """Something for the instance: with what it came with, or the inbox row it waited in."""
+    """An input for an instance, with the completion that it came with or the inbox row that it waited in."""
 
     event: Input
     completion: Completion | None = None
@@ -153,21 +153,21 @@ class LiveInstance:
         self.run = run
         self.has_uncommitted_turn = False
         self.leftover_events: Sequence[UnstoredEvent] = ()
-        """Events that the turn which is being taken leaves to the store: those behind them follow (G10)."""
+        """Events that the current turn does not apply: they are committed alone, with those behind them (G10)."""
         self.waiting_queries: list[tuple[int, Callable[[bool], None]]] | None = None
-        """Queries that wait: until no turn is uncommitted (G11), and the inbox is applied up to their row (G5). They
-        are called with whether the instance is still live."""
+        """Queries that wait until no turn is uncommitted (G11) and the inbox is applied up to their row (G5). They are
+        called with whether the instance is still live."""
         self.timer_armed_ms: int | None = None
         self.last_row = 0
-        """The newest inbox row taken in. Rows only grow, so what is not above it was seen before."""
+        """The newest inbox row in the queue. Row numbers grow, so a row that is not above it was queued before."""
         self.queue: deque[Message] = deque()
         self.kept_events: dict[str, deque[Message]] = {}
-        """G6: events that nobody waits for, by name. They stay in the inbox, too."""
+        """G6: events that no code waits for, by name. They stay in the inbox, too."""
         self.timers: dict[int, int] = {}
 
     @classmethod
     def new(cls, start: Start, now_ms: int, run: Run) -> "LiveInstance":
-        """An instance that is yet to be created."""
+        """An instance that is not created yet."""
         return cls(
             number=NO_NUMBER,
             instance_id=start.id,
@@ -181,7 +181,7 @@ class LiveInstance:
 
     @classmethod
     def of(cls, record: InstanceRecord, run: Run) -> "LiveInstance":
-        """An instance that was claimed: it goes on where the store says."""
+        """A claimed instance, which continues after the last turn in the store."""
         return cls(
             number=record.number,
             instance_id=record.id,
@@ -195,11 +195,11 @@ class LiveInstance:
 
     @property
     def is_idle(self) -> bool:
-        """Nothing of it is on its way to disk and nothing waits to be applied, so it can be let go."""
+        """Whether no turn is being committed and no message waits, so that it can be released."""
         return not self.has_uncommitted_turn and not self.queue
 
     def run_waiting_queries(self) -> bool:
-        """Its turn is on disk: answer the queries whose messages are applied. False if one of them spoiled it."""
+        """Answer the queries whose messages are committed. False if one of them spoiled the run."""
         asked = self.waiting_queries or []
         self.waiting_queries = None
         unapplied = min((message.row for message in self.queue if message.row), default=None)
@@ -211,7 +211,7 @@ class LiveInstance:
         return not self.run.is_tainted
 
     def evict(self) -> None:
-        """Tear the code down. What wanted to ride with a turn has to find another way, and is told so once."""
+        """Tear the code down. Messages that are not stored yet are committed alone."""
         self.run.evict()
         asked = self.waiting_queries or []
         self.waiting_queries = None
@@ -238,14 +238,14 @@ class LiveInstance:
         return min(self.timers.values(), default=None)
 
     def take_messages(self, now: Callable[[], int]) -> list[Message]:
-        """Everything that can be applied now, in the order and with the times of G10."""
+        """All messages that can be applied now, in the order and with the times of G10."""
         waiting = list(self.queue)
         self.queue.clear()
         if len(waiting) == 1 and not self.timers:
             time_ms = waiting[0].event.time_ms
             if time_ms >= self.stamp_ms:
                 self.stamp_ms = time_ms
-                return waiting  # so it is most of the time
+                return waiting  # the common case
         now_ms = now() if self.timers else 0
         due = [PendingTimer(timer, at) for timer, at in self.timers.items() if at <= now_ms] if self.timers else None
         if not due:
@@ -261,7 +261,7 @@ class LiveInstance:
         return merged
 
     def _stamped(self, message: Message, time_ms: int) -> Message:
-        """The message with a time that does not go back."""
+        """The message with a time that is not before the last one."""
         time_ms = max(time_ms, self.stamp_ms)
         self.stamp_ms = time_ms
         event = message.event
@@ -270,11 +270,11 @@ class LiveInstance:
         return msgspec.structs.replace(message, event=msgspec.structs.replace(event, time_ms=time_ms))
 
     def apply_all(self, messages: list[Message], done: list[Message]) -> None:
-        """Apply messages until the code has come to its end; what is left over stays in the queue.
+        """Apply messages until the code has ended; the rest stays in the queue.
 
-        Events and updates that are there when the main function ends reach the code before its end counts (G14).
+        Events and updates that wait when the main function ends are applied before its end counts (G14).
         """
-        if len(messages) == 1:  # so it is most of the time
+        if len(messages) == 1:  # the common case
             self.apply(messages[0], done)
         else:
             self._apply_several(messages, done)
@@ -294,7 +294,7 @@ class LiveInstance:
                 return
 
     def _apply_rest(self, messages: list[Message], done: list[Message]) -> None:
-        """The main function has ended: apply events and updates, then its end, then what is for its remaining tasks."""
+        """The main function has ended: apply events and updates, then its end, then messages for remaining tasks."""
         for message in messages:
             if _was_acknowledged(message):
                 self.apply(message, done, has_more=True)
@@ -311,9 +311,9 @@ class LiveInstance:
     def apply(self, message: Message, done: list[Message], *, has_more: bool = False) -> None:
         """Apply a message, and then every kept event for which the code waits by now (G6)."""
         run, event = self.run, message.event
-        if message.completion is None:  # the answer of an activity is always taken, and comes most often
+        if message.completion is None:  # the response of an activity, which is most frequent, is always applied
             if isinstance(event, TimerFired) and not run.awaits_timer(event.timer):
-                return  # a message before it ended the wait
+                return  # an earlier message ended the wait
             if isinstance(event, EventReceived) and not self.accepts_event(message, event, done):
                 return
             if isinstance(event, UpdateAccepted) and not self.accepts_update(message, event, done):
@@ -324,7 +324,7 @@ class LiveInstance:
             self._apply_mail(done)
 
     def apply_sent(self, message: Deliver, done: list[Message]) -> PayloadError | None:
-        """Apply an event that is not stored yet, if the code waits for it. An error: its value does not fit."""
+        """Apply an event that is not stored yet, if the code waits for it. Returns the error of a misfit value."""
         event = message.event
         if not isinstance(event, EventReceived) or not self.run.awaits_event(event.name):
             return None
@@ -340,14 +340,14 @@ class LiveInstance:
             done.append(mail)
 
     def send_alone(self) -> None:
-        """The turn was taken: what it left to the store goes there now, each once."""
+        """Commit the events that the turn did not apply, each alone."""
         alone = self.leftover_events
         self.leftover_events = ()
         for raised in alone:
             raised.store_alone()
 
     def accepts_event(self, message: Message, event: EventReceived, done: list[Message]) -> bool:
-        """Whether the code takes an event now. One that nobody waits for is kept in the store, or dropped (G6)."""
+        """Whether the code takes an event now. One that no code waits for is kept in the store, or dropped (G6)."""
         raised = message.response
         is_waited_for = self.run.awaits_event(event.name)
         if type(raised) is UnstoredEvent:
@@ -366,7 +366,7 @@ class LiveInstance:
         return is_waited_for
 
     def accepts_update(self, message: Message, event: UpdateAccepted, done: list[Message]) -> bool:
-        """Whether an update is accepted. At the end of an execution it is left for the next, or goes with the last."""
+        """Whether an update is accepted. At the end of an execution it stays in the inbox for the next one."""
         if self.run.is_ending and not self.run.is_end_deferred:
             return False  # it stays in the inbox
         if self.run.accepts_update(event):
@@ -375,11 +375,11 @@ class LiveInstance:
         return False
 
     def keep(self, message: Message, name: str) -> None:
-        """Nobody waits for this event now."""
+        """Keep an event that no code waits for now."""
         self.kept_events.setdefault(name, deque()).append(message)
 
     def next_kept_event(self) -> Message | None:
-        """The oldest kept event for which somebody waits by now."""
+        """The oldest kept event that code waits for by now."""
         waited_for = [name for name in self.kept_events if self.run.awaits_event(name)]
         if not waited_for:
             return None
@@ -391,18 +391,18 @@ class LiveInstance:
 
 
 def _was_acknowledged(message: Message) -> bool:
-    """Whether a message is an event or an update that is in the inbox: its sender relies on it."""
+    """Whether a message is an event or an update of the inbox: its sender has the acknowledgement."""
     return message.row > 0 and isinstance(message.event, EventReceived | UpdateAccepted)
 
 
 ANSWERED: Final = (AttemptState.COMPLETED, AttemptState.FAILED)
-"""The states of an attempt whose body had the last word."""
+"""The states of an attempt that was ended by its body."""
 
 
 def exit_of(event: Input, attempts: dict[tuple[int, int], AttemptRecord]) -> Transition | AppliedValues | None:
     """The leg 2 exit of a response that waited in the inbox (L5, L6).
 
-    That an attempt timed out is no response of it, also while values that it yielded before are unapplied (A8).
+    A time-out is no response of the attempt, also while values that it yielded before are unapplied (A8).
     """
     match event:
         case ActivityCompleted() | ActivityFailed():

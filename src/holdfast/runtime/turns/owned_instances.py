@@ -109,7 +109,7 @@ class OwnedInstances:
     async def wake(self, record: InstanceRecord) -> LiveInstance | None:
         """Make a claimed instance live: replay its history, then queue its inbox (G8). The caller takes its turn.
 
-        None if it was blocked, or another worker owns it by now.
+        None if it was blocked.
         """
         failure = self._first_failures.pop(record.number, None)
         if failure is not None and (record.execution, record.turn) == (1, 0):
@@ -212,7 +212,7 @@ class OwnedInstances:
         member = Block(number=number, owner=owner, fence=instance.fence, reason=reason, build=build)
 
         def done(outcome: Outcome) -> None:
-            if isinstance(outcome, Applied):  # otherwise another worker owns it, whose code may fit
+            if isinstance(outcome, Applied):  # otherwise it was closed (A9), or another worker owns it
                 extra = {
                     "holdfast_instance": instance.id,
                     "holdfast_workflow": instance.workflow,
@@ -254,5 +254,5 @@ class OwnedInstances:
                 took_seconds = loop.time() - began
                 if took_seconds > SLOW_TEARDOWN_SECONDS:
                     slow_seconds += took_seconds
-                    await asyncio.sleep(0)  # others on this event loop go on before the next one
+                    await asyncio.sleep(0)  # lets other tasks of this event loop run
         await self._context.committer.drain()

@@ -300,7 +300,7 @@ class TurnTaker:
             self._idle(live)  # a timer that is due already fires from there
 
     def _after_effects(self, live: LiveInstance, effects: TurnEffects) -> bool:
-        """Act on the rarer parts of a turn. Returns whether the instance is no longer live."""
+        """Act on the effects of a committed turn. Returns whether the instance is no longer live."""
         if effects.abandoned:
             self._attempts.cancel_activities(live.number, live.execution, set(effects.abandoned))
         if effects.sent or effects.has_relatives:

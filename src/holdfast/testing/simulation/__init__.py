@@ -1,4 +1,4 @@
-"""A world in one process: several workers and clients around one store, a clock that jumps, an order made by a seed.
+"""Simulation: several workers and clients around one store in one process, with simulated time and seeded order.
 
-The same seed gives the same run, crash for crash and commit for commit, so a failure is repeated by its number.
+The same seed gives the same run, crash for crash and commit for commit, so a failing seed reproduces its failure.
 """

@@ -1,6 +1,7 @@
-"""Clocks, ids, leases and wake-ups of a simulated world, and a store that delivers things twice and loses replies.
+"""The platform of a simulation: clock, ids, leases, notifications and event loop, all driven by one seed.
 
-An event loop whose time jumps to the next timer instead of waiting, and whose order a seed chooses.
+Time jumps to the next timer instead of waiting. The seed decides the order of ready callbacks, and which notifications
+are late or lost. Nothing starts a thread.
 """
 
 import asyncio
@@ -28,7 +29,7 @@ SLOWEST_WAKE_UP_SECONDS: Final = 0.05
 
 
 class SimulatedClockAndIds:
-    """Everything random grows from one seed; time is the loop's."""
+    """Random numbers and ids from one seed; the time is that of the event loop."""
 
     def __init__(self, random: Random, name: str) -> None:
         self._random = random
@@ -59,7 +60,7 @@ class SimulatedClockAndIds:
 
 
 class TaskLease:
-    """Keeps a lease from a task of the simulation instead of a thread."""
+    """Renews a lease from a task instead of a thread."""
 
     def __init__(
         self,
@@ -114,13 +115,13 @@ class TaskLease:
 
 
 class SimulatedNotifications:
-    """Carries wake-ups between the processes of a simulation: late, and not always."""
+    """Delivers notifications between the processes of a simulation; some are late or lost."""
 
     def __init__(self, random: Random) -> None:
         self._random = random
         self._listeners: dict[str, Callable[[], None]] = {}
 
-    def bell(self, path: Path, name: str, heard: Callable[[], None]) -> "SimulatedNotifier":
+    def notifier(self, path: Path, name: str, heard: Callable[[], None]) -> "SimulatedNotifier":
         del path
         return SimulatedNotifier(self, name, heard)
 
@@ -130,7 +131,7 @@ class SimulatedNotifications:
     def leave(self, name: str) -> None:
         self._listeners.pop(name, None)
 
-    def ring(self, sender: str) -> None:
+    def notify(self, sender: str) -> None:
         loop = asyncio.get_running_loop()
         for name in list(self._listeners):
             if name != sender and self._random.random() >= LOST_WAKE_UPS:
@@ -143,35 +144,35 @@ class SimulatedNotifications:
 
 
 class SimulatedNotifier:
-    """One process's end of the bus."""
+    """The notifier of one process."""
 
-    def __init__(self, bus: SimulatedNotifications, name: str, heard: Callable[[], None]) -> None:
-        self._bus = bus
+    def __init__(self, notifications: SimulatedNotifications, name: str, heard: Callable[[], None]) -> None:
+        self._notifications = notifications
         self._name = name
         self._heard = heard
 
     def open(self) -> None:
-        self._bus.listen(self._name, self._heard)
+        self._notifications.listen(self._name, self._heard)
 
     def close(self) -> None:
-        self._bus.leave(self._name)
+        self._notifications.leave(self._name)
 
     def notify(self) -> None:
-        self._bus.ring(self._name)
+        self._notifications.notify(self._name)
 
 
 Arguments = TypeVarTuple("Arguments")
 
 OVERTAKING: Final = 0.25
-"""How often a callback that becomes ready overtakes others that were ready before it."""
+"""The probability that a callback runs before others that were ready earlier."""
 
 
 class SimulationStuck(HoldfastError):
-    """Everybody waits and nothing is going to happen: the promise that everything finishes is broken."""
+    """All tasks wait and no timer is armed: the simulated system is in a deadlock."""
 
 
 class _JumpingSelector(selectors.SelectSelector):
-    """Nothing comes from outside; where a real selector would wait, time passes."""
+    """A selector without I/O: where a real one waits, the simulated time advances."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -182,13 +183,13 @@ class _JumpingSelector(selectors.SelectSelector):
         if ready:
             return ready
         if timeout is None:
-            raise SimulationStuck("everybody waits for somebody else")
+            raise SimulationStuck("all tasks wait, and no timer is armed")
         self.now += max(timeout, 0.0)
         return []
 
 
 class SimulationLoop(asyncio.SelectorEventLoop):
-    """Runs everything of a simulation on one thread."""
+    """The event loop of all workers and clients of a simulation."""
 
     def __init__(self, random: Random) -> None:
         self._jumping = _JumpingSelector()

@@ -1,6 +1,7 @@
-"""One simulated run: workers that crash and come back, a client that starts things twice, and what came of it.
+"""A simulated run: two workers that crash and restart, a client that repeats its starts, and a report.
 
-What the client of a simulation does to an instance that it started: it raises events, and asks it to end.
+The client starts the jobs, raises events to them, cancels some, and compares every result with the expected one. After
+the run the store is audited, and every history is replayed. The same seed gives the same run.
 """
 
 import asyncio
@@ -42,14 +43,14 @@ LONGEST_CLIENT_PAUSE_SECONDS: Final = 1.0
 LONGEST_PATIENCE_SECONDS: Final = 3.0
 NOT_THERE_YET_SECONDS: Final = 0.1
 REPEATS: Final = 0.3
-"""How often a sender is not sure that its event arrived, and raises it again."""
+"""The probability that the client raises an event once more, with the same id."""
 
 
 @dataclass(frozen=True, slots=True)
 class RaiseEvent:
-    """An event to raise; to the instance itself, or to another one that may not be there yet.
+    """An event to raise, to the instance itself or to another one that may not exist yet.
 
-    `path` has the ids of the instances that create one another: the last one gets the event.
+    `path` has the ids of instances that create one another; the last one receives the event.
     """
 
     name: str
@@ -59,41 +60,41 @@ class RaiseEvent:
 
 @dataclass(frozen=True, slots=True)
 class CancelInstance:
-    """Ask the instance to end, at a moment that the seed chooses."""
+    """Cancel the instance, at a moment that the seed chooses."""
 
-    reason: str = "the simulation says so"
+    reason: str = "cancelled by the simulation"
 
 
 ClientAction = RaiseEvent | CancelInstance
 
 
-async def run_errands(client: Client, instance: str, errands: tuple[ClientAction, ...], random: Random) -> None:
-    """The events one after the other, in the order in which they are given; cancellations at any moment."""
-    raises = [errand for errand in errands if isinstance(errand, RaiseEvent)]
-    cancels = [errand for errand in errands if isinstance(errand, CancelInstance)]
+async def run_actions(client: Client, instance: str, actions: tuple[ClientAction, ...], random: Random) -> None:
+    """Raise the events one after the other, in the given order, and cancel at any moment."""
+    raises = [action for action in actions if isinstance(action, RaiseEvent)]
+    cancels = [action for action in actions if isinstance(action, CancelInstance)]
     await asyncio.gather(
         _raise_all(client, instance, raises, random), *(_cancel(client, instance, each, random) for each in cancels)
     )
 
 
 async def _raise_all(client: Client, instance: str, raises: list[RaiseEvent], random: Random) -> None:
-    for number, errand in enumerate(raises):
+    for number, action in enumerate(raises):
         await asyncio.sleep(random.random() * LONGEST_CLIENT_PAUSE_SECONDS)
-        await _raise(client, instance, errand, number)
-        while random.random() < REPEATS:  # this one or an earlier one once more: its id says that it is the same
+        await _raise(client, instance, action, number)
+        while random.random() < REPEATS:  # this event or an earlier one once more, with its id
             again = random.randrange(number + 1)
             await _raise(client, instance, raises[again], again)
 
 
-async def _raise(client: Client, instance: str, errand: RaiseEvent, number: int) -> None:
-    path = errand.path or (instance,)
-    if await comes(client, path):
-        with suppress(InstanceClosed):  # cancelled, or every wait is over: nobody needs it any more
-            await client.get(path[-1]).raise_event(errand.name, errand.value, id=f"errand-{number}")
+async def _raise(client: Client, instance: str, action: RaiseEvent, number: int) -> None:
+    path = action.path or (instance,)
+    if await wait_for_instance(client, path):
+        with suppress(InstanceClosed):  # it was cancelled, or all its waits have ended
+            await client.get(path[-1]).raise_event(action.name, action.value, id=f"action-{number}")
 
 
-async def comes(client: Client, path: tuple[str, ...]) -> bool:
-    """Wait until the last instance of a path is there. False if it never will be: its creator has ended without it."""
+async def wait_for_instance(client: Client, path: tuple[str, ...]) -> bool:
+    """Wait until the last instance of a path exists. False if its creator ended without starting it."""
     for creator, created in zip(("", *path), path, strict=False):
         while True:
             is_over = creator and (await client.get(creator).describe()).closed_at is not None
@@ -107,16 +108,16 @@ async def comes(client: Client, path: tuple[str, ...]) -> bool:
     return True
 
 
-async def _cancel(client: Client, instance: str, errand: CancelInstance, random: Random) -> None:
+async def _cancel(client: Client, instance: str, action: CancelInstance, random: Random) -> None:
     await asyncio.sleep(random.random() * LONGEST_PATIENCE_SECONDS)
     with suppress(InstanceClosed):
-        await client.get(instance).cancel(errand.reason)
+        await client.get(instance).cancel(action.reason)
 
 
 LEASE_SECONDS: Final = 2.0
 LONGEST_PAUSE_SECONDS: Final = 3.0
 LONGEST_RUN_SECONDS: Final = 3_600.0
-"""In simulated time. Everything that can run has to be finished by then."""
+"""In simulated time. Every job must have ended by then."""
 CANCELLED: Final = "cancelled"
 
 
@@ -128,29 +129,29 @@ class Job:
     workflow: Workflow[..., Any]
     arguments: tuple[Any, ...]
     expected: Any
-    errands: tuple[ClientAction, ...] = ()
+    actions: tuple[ClientAction, ...] = ()
     kept: Callable[[Any, Mapping[str, Any]], bool] | None = None
-    """Whether `hf.state` holds what it should after this result, if it matters."""
+    """Checks the state values of the instance, given its result."""
     creators: tuple[str, ...] = ()
-    """The instances that lead to it, if a workflow starts it and not the client."""
+    """The chain of instances that starts it, if a workflow and not the client does."""
 
     @property
     def may_be_cancelled(self) -> bool:
-        """Whether being cancelled is a good end for it, too."""
-        return any(isinstance(errand, CancelInstance) for errand in self.errands)
+        """Whether CANCELLED is an accepted end."""
+        return any(isinstance(action, CancelInstance) for action in self.actions)
 
 
 @dataclass(slots=True)
 class SimulationReport:
-    """What happened in a run."""
+    """The result of a run."""
 
     seed: int
     results: dict[str, Any] = field(default_factory=dict[str, Any])
     crashes: int = 0
     replaced: int = 0
-    """Starts that ended the instance which had their id, or came after its end."""
+    """Starts that replaced an instance with the same id."""
     drains: int = 0
-    """Workers that left cleanly, and came back."""
+    """Clean shutdowns of workers."""
     commits: int = 0
     replies_lost: int = 0
     violations: list[str] = field(default_factory=list[str])
@@ -159,7 +160,7 @@ class SimulationReport:
 
     @property
     def digest(self) -> str:
-        """The same for two runs that took the same steps."""
+        """A hash of the trace: equal for two runs that took the same steps."""
         return hashlib.sha256("\n".join(self.trace).encode()).hexdigest()
 
 
@@ -190,15 +191,15 @@ class Simulation:
         self._lost_replies = lost_replies
         self._replace_rate = replace_rate
         self._drain_rate = drain_rate
-        self._bus = SimulatedNotifications(self._random)
+        self._notifications = SimulatedNotifications(self._random)
         self._finished = False
         self.report = SimulationReport(seed)
 
     def run(self, folder: Path) -> SimulationReport:
-        """Run to the end, and tell what happened."""
+        """Run all jobs to their end and return the report."""
         self.report.store = folder / "simulated.db"
         loop = SimulationLoop(self._random)
-        loop.set_exception_handler(self._nobody_took)
+        loop.set_exception_handler(self._on_unhandled)
         try:
             loop.run_until_complete(asyncio.wait_for(self._everything(), LONGEST_RUN_SECONDS))
         finally:
@@ -212,11 +213,11 @@ class Simulation:
         self._finished = True
         await asyncio.gather(*workers)
 
-    def _nobody_took(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """Only documented exceptions escape (invariant 23). A simulated crash is not news."""
+    def _on_unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Report exceptions that no task handled (invariant 23), except simulated crashes."""
         error = context.get("exception")
         if error is not None and not isinstance(error, SimulatedCrash):
-            self.report.violations.append(f"nobody took {error!r}: {context['message']}")
+            self.report.violations.append(f"unhandled {error!r}: {context['message']}")
         ignore_crashes(loop, context)
 
     # ------------------------------------------------------------ the client
@@ -234,16 +235,16 @@ class Simulation:
                     await client.start(job.workflow, *job.arguments, id=job.id)
                 if self._replace_rate:
                     await self._replace(client, job)
-            await asyncio.gather(*(run_errands(client, job.id, job.errands, self._random) for job in self._jobs))
+            await asyncio.gather(*(run_actions(client, job.id, job.actions, self._random) for job in self._jobs))
             for job in self._jobs:
                 await self._collect(client, job)
         finally:
             await client.close()
 
     async def _collect(self, client: Client, job: Job) -> None:
-        """Wait for the end of a job and compare it with what it had to be."""
-        if job.creators and not await comes(client, (*job.creators, job.id)):
-            return  # whoever had to start it was cancelled before
+        """Wait for the end of a job and compare its result with the expected one."""
+        if job.creators and not await wait_for_instance(client, (*job.creators, job.id)):
+            return  # the workflow that starts it was cancelled before
         handle = client.get(job.id)
         try:
             result = await handle.result()
@@ -256,13 +257,13 @@ class Simulation:
             self.report.violations.append(f"{job.id} gave {result!r}, expected {job.expected!r}")
         try:
             self._replayer.replay(await handle.export_history())
-        except HistoryMismatch as difference:  # invariant 14: from nothing, the same commands
-            self.report.violations.append(f"{job.id} is not what its code does: {difference}")
+        except HistoryMismatch as difference:  # invariant 14: replay produces the same commands
+            self.report.violations.append(f"{job.id} does not match its code: {difference}")
         if job.kept is not None and not job.kept(result, state := await handle.state()):
             self.report.violations.append(f"{job.id} kept {state!r} with the result {result!r}")
 
     async def _replace(self, client: Client, job: Job) -> None:
-        """G3: start it again and again, in the middle of whatever the one before was doing."""
+        """Start the job again several times, while the instance before is running (G3)."""
         while self._random.random() < self._replace_rate:
             await asyncio.sleep(self._random.random() * LONGEST_PAUSE_SECONDS)
             await client.start(job.workflow, *job.arguments, id=job.id, policy=IdPolicy.TERMINATE_EXISTING)
@@ -271,7 +272,7 @@ class Simulation:
     # ------------------------------------------------------------ workers
 
     async def _keep_working(self, name: str) -> None:
-        """A worker, and its successors when it crashes."""
+        """Run a worker, and its successors after crashes."""
         life = 0
         while not self._finished:
             life += 1
@@ -306,7 +307,7 @@ class Simulation:
         await asyncio.wait((entering, ended), return_when=asyncio.FIRST_COMPLETED)
         await ended
         if crashed.is_set():
-            await die(engine)  # before the rest of it hears anything: the dead do not tidy up
+            await kill_engine(engine)  # before its other tasks run: a killed process does not clean up
         entering.cancel()
         with suppress(SimulatedCrash, asyncio.CancelledError, HoldfastError):
             await entering
@@ -324,22 +325,22 @@ class Simulation:
                 return
 
     async def _leave(self, engine: Engine, crashed: asyncio.Event) -> None:
-        """W10: it drains, if there is still something to do, and leaves; unless it crashes meanwhile."""
+        """Drain the worker and shut it down, unless it crashes meanwhile (W10)."""
 
-        async def farewell() -> None:
+        async def shut_down() -> None:
             if engine._local.running is not None and not self._finished:
                 self.report.drains += 1
                 await engine._local.running.drain()
             await engine.__aexit__(None, None, None)
 
-        tasks = [asyncio.ensure_future(farewell()), asyncio.ensure_future(crashed.wait())]
+        tasks = [asyncio.ensure_future(shut_down()), asyncio.ensure_future(crashed.wait())]
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in tasks:
             task.cancel()
             with suppress(SimulatedCrash, asyncio.CancelledError):
                 await task
         if crashed.is_set():
-            await die(engine)
+            await kill_engine(engine)
 
     def _store(self, name: str, lost_replies: float = 0.0) -> DuplicatingStore:
         clock = SimulatedClockAndIds(self._random, name).now_ms
@@ -349,7 +350,7 @@ class Simulation:
         return Platform(
             providers=SimulatedClockAndIds(self._random, name),
             make_lease=TaskLease,
-            make_notifier=self._bus.bell,
+            make_notifier=self._notifications.notifier,
             fault_hook=hook,
             detect_local_deaths=False,
             watch_turns=False,
@@ -362,17 +363,17 @@ class Simulation:
             self.report.trace.append(f"{now:.3f} {name} {' '.join(type(member).__name__ for member in members)}")
 
 
-async def die(engine: Engine) -> None:
-    """End an engine as SIGKILL would: no clean-up reaches the store, and its tasks never run again."""
+async def kill_engine(engine: Engine) -> None:
+    """End an engine as SIGKILL does: no clean-up reaches the store, and its tasks never run again."""
     worker = engine._local.running
-    if worker is not None:  # else it had not come so far as to have a key
+    if worker is not None:  # else it was killed before it had a key
         worker.committer.kill()
         await worker.kill()
     await engine._kill()
 
 
 def simulate(seed: int, jobs: Sequence[Job], activities: Sequence[AnyActivity], **options: Any) -> SimulationReport:
-    """Run one seed in a folder of its own."""
+    """Run one seed in a temporary folder and return the report."""
     logger = logging.getLogger("holdfast")
     level = logger.level
     logger.setLevel(logging.CRITICAL)

@@ -125,7 +125,7 @@ def finish(
 ) -> Settled:
     del graph
     progress = state.copy()
-    settled = progress.finish(activity, outcome, judge=Asking(condition), policy=policy)
+    settled = progress.finish(activity, outcome, conditions=Asking(condition), policy=policy)
     return settled_of(progress, settled)
 
 

@@ -143,9 +143,9 @@ def test_K3_the_condition_of_a_node_is_asked_when_its_join_is_satisfied() -> Non
 
         progress.trigger(Asking(admits=admits))
         asked.clear()
-        first = progress.finish("a", Completed(), judge=Asking(admits=admits))
+        first = progress.finish("a", Completed(), conditions=Asking(admits=admits))
         assert (asked, first.skipped) == (at_first, [])
-        assert progress.finish("b", Completed(), judge=Asking(admits=admits)).skipped == ["join", "end"]
+        assert progress.finish("b", Completed(), conditions=Asking(admits=admits)).skipped == ["join", "end"]
         assert asked == at_last
         assert progress.outcome is FlowOutcome.COMPLETED
 
@@ -238,9 +238,9 @@ def test_K4_words_from_outside_are_understood_and_unknown_ones_refused() -> None
     graph = Graph.of("t", {"t": "all", "a": "any"}, [GraphEdge("t", "a")])
     state = trigger(graph, FlowState.new(graph)).state
     assert finish(graph, state, "a", OOPS, policy="fail_fast").state.key.unpadded == "76"
-    with pytest.raises(UnknownWord, match="'later' is no policy of a flow; there are drain, fail_fast"):
+    with pytest.raises(UnknownWord, match="'later' is not a valid policy of a flow; there are drain, fail_fast"):
         finish(graph, state, "a", OOPS, policy="later")
-    with pytest.raises(UnknownWord, match="'some' is no join"):
+    with pytest.raises(UnknownWord, match="'some' is not a valid join"):
         Graph.of("t", {"t": "some"}, [])
 
 
@@ -268,7 +268,7 @@ def test_K4_a_failure_is_uncaught_if_its_handler_does_not_run() -> None:
     graph = graph_of("t->a", "a-!>mend", guarded=["mend"])
     progress = FlowScheduler(graph)
     progress.trigger()
-    assert progress.finish("a", OOPS, judge=Asking(admits=never)).skipped == ["mend"]
+    assert progress.finish("a", OOPS, conditions=Asking(admits=never)).skipped == ["mend"]
     assert (progress.failures.caught, progress.outcome) == (set(), FlowOutcome.ERROR)
     graph = graph_of("t->a", "t->b", "b-!>other", "a-!>mend", "b->mend")
     for order in (["a", "b"], ["b", "a"]):
@@ -298,7 +298,7 @@ def test_K4_an_any_handler_that_turns_a_failure_away_has_not_caught_it_although_
     graph = graph_of("t->a", "t->b", "a-!>mend", "b->mend", any_joins=["mend"], guarded=["mend"])
     progress = FlowScheduler(graph)
     progress.trigger()
-    assert progress.finish("a", OOPS, judge=Asking(admits=never)) == Settlement([], [], ())
+    assert progress.finish("a", OOPS, conditions=Asking(admits=never)) == Settlement([], [], ())
     assert progress.finish("b", Completed()).started == ["mend"]
     progress.finish("mend", Completed())
     assert progress.outcome is FlowOutcome.ERROR
@@ -309,7 +309,7 @@ def test_K4_fail_fast_cancels_the_rest_when_a_failure_escapes_its_handler() -> N
     progress = FlowScheduler(graph)
     progress.trigger()
     assert progress.finish("a", OOPS, policy=FailurePolicy.FAIL_FAST).cancelled == ()
-    settled = progress.finish("b", Completed(), judge=Asking(admits=never), policy=FailurePolicy.FAIL_FAST)
+    settled = progress.finish("b", Completed(), conditions=Asking(admits=never), policy=FailurePolicy.FAIL_FAST)
     assert settled.cancelled == ["c", "d", "next"]
     assert progress.key.rstrip("0") == "7673336", "a, b, c, d, mend, next, t: what did nothing yet is skipped"
 
@@ -326,10 +326,10 @@ def test_K4_fail_fast_cancels_what_started_and_did_nothing_yet_as_if_it_had_not(
     ("edges", "error", "reason"),
     [
         (["t->a", "a->t"], MalformedGraph, "the trigger 't' cannot come after"),
-        (["t->a", "a->b", "b->a"], MalformedGraph, "in a circle: a, b"),
-        (["t->a", "b->a"], MalformedGraph, "nothing leads to b"),
-        (["t->a", "t->a"], MalformedGraph, "t -> a is there twice"),
-        (["t->a", "a->a"], MalformedGraph, "in a circle: a"),
+        (["t->a", "a->b", "b->a"], MalformedGraph, "form a cycle: a, b"),
+        (["t->a", "b->a"], MalformedGraph, "unreachable: b"),
+        (["t->a", "t->a"], MalformedGraph, "t -> a occurs twice"),
+        (["t->a", "a->a"], MalformedGraph, "form a cycle: a"),
     ],
 )
 def test_edges_that_make_no_flow_are_refused(edges: list[str], error: type[Exception], reason: str) -> None:

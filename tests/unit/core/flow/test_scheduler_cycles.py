@@ -96,9 +96,9 @@ def test_K8_the_condition_of_a_node_says_nothing_about_later_rounds() -> None:
     progress = FlowScheduler(graph)
     progress.trigger()
     progress.finish("out", Completed())
-    assert progress.finish("a", Completed(), judge=Asking(admits=never)).skipped == ["meet"]
+    assert progress.finish("a", Completed(), conditions=Asking(admits=never)).skipped == ["meet"]
     progress.restart("a")
-    assert progress.finish("a", Completed(), judge=Asking(never)).started == ["meet"]
+    assert progress.finish("a", Completed(), conditions=Asking(never)).started == ["meet"]
 
 
 def test_K8_a_failure_from_before_a_cycle_is_caught_once_and_for_all() -> None:
@@ -109,5 +109,5 @@ def test_K8_a_failure_from_before_a_cycle_is_caught_once_and_for_all() -> None:
     progress.finish("a", Completed())
     progress.finish("meet", Completed())
     progress.restart("a")
-    assert progress.finish("a", Completed(), judge=Asking(admits=never)).skipped == ["meet"]
+    assert progress.finish("a", Completed(), conditions=Asking(admits=never)).skipped == ["meet"]
     assert progress.outcome is FlowOutcome.COMPLETED

@@ -116,4 +116,4 @@ def test_K8_a_progress_is_read_from_its_changes_without_deciding_anything(plan: 
             break
         activity = active.pop(data.draw(st.integers(0, len(active) - 1)))
         outcome = ERROR if plan.fails[activity] else Completed()
-        active += live.finish(activity, outcome, judge=Asking(plan.holds.__getitem__)).started
+        active += live.finish(activity, outcome, conditions=Asking(plan.holds.__getitem__)).started

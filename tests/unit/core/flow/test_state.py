@@ -145,7 +145,7 @@ def test_K5_K8_wild_flows_end_and_their_books_are_those_that_were_written(plan: 
 
 
 def play_to_the_end(plan: Plan, data: st.DataObject) -> Play:
-    """Answer in any order. After each answer whoever read the history has the same books, and may take over."""
+    """Answer in any order. After each answer a reader of the history has the same state, and may take over."""
     play = Play(plan)
     play.apply(started())
     while True:

@@ -83,7 +83,7 @@ def test_an_expression_gives_plain_values(text: str, value: object) -> None:
         ("quick.input.none.map(x, x)", "list or a map"),
         ("quick.input.speed ? 1 : 2", "true or false"),
         ("b'abc'", "JSON cannot hold"),
-        ("{1: 2}", "only texts as keys"),
+        ("{1: 2}", "keys in JSON are strings"),
         ("1e400", "finite"),
         ("type(1)", "JSON cannot hold"),
     ],
@@ -98,8 +98,8 @@ def test_what_has_no_value_says_what_is_missing(text: str, said: str) -> None:
 @pytest.mark.parametrize(
     ("text", "said", "column"),
     [
-        ("start.input.x >", "unexpected the end", 16),
-        ("", "unexpected the end", 1),
+        ("start.input.x >", "unexpected end of the expression", 16),
+        ("", "unexpected end of the expression", 1),
         ("a..b", "..", 3),
         ("a = 3", "write ==", 3),
         ("a\n  && && b", "&&", 8),

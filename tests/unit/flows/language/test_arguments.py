@@ -33,7 +33,7 @@ KNOWN = names_in_modules([], [charge])
         ("{}", '"charge" needs cents, card, which the input does not have'),
         ("[]", '"charge" needs cents, card, which the input does not have'),
         ("[1]", '"charge" needs card, which the input does not have'),
-        ("[1, \"'c'\", \"'n'\"]", '"charge" takes 2 arguments by position, and here are 3'),
+        ("[1, \"'c'\", \"'n'\"]", '"charge" takes 2 arguments by position, not 3'),
     ],
 )
 def test_arguments_that_do_not_fit_are_problems_at_load(given: str, said: str) -> None:
@@ -93,6 +93,7 @@ def test_a_flow_that_is_not_known_is_a_warning_because_another_worker_may_have_i
     known = KnownNames(workflows=workflows_in([sys.modules[__name__]]))
     lines = ["a: {flow: shiping, after: start}", "b: {flow: shipping, after: start}", "c: {flow: f, after: start}"]
     (warning,) = load_text(with_nodes(*lines), "flow.yaml", known).warnings
-    said = 'a: no flow or workflow "shiping" is here; it waits for a worker that has one (did you mean shipping?)'
-    assert (warning.line, warning.severity, str(warning)) == (4, "warning", said)
+    message = 'a: there is no flow or workflow "shiping" here; the child waits for a worker that has it'
+    assert (warning.line, warning.severity) == (4, "warning")
+    assert str(warning) == f"{message} (did you mean shipping?)"
     assert load_text(with_nodes(*lines), "flow.yaml").warnings == ()

@@ -1,4 +1,4 @@
-"""Mistakes in flows: everything that is wrong is told at once, each with its line and what was probably meant."""
+"""Mistakes in flows: one error has all problems, each with its line and a suggestion."""
 
 import json
 from contextlib import suppress
@@ -20,15 +20,15 @@ from holdfast.flows.language.parser import load_file, load_text
 def test_every_line_of_the_broken_flow_is_reported_at_once() -> None:
     with pytest.raises(FlowError) as caught:
         load_file(SAMPLES / "broken.yaml", KnownNames(activities={"shop.pack"}))
-    told = {problem.line: str(problem) for problem in caught.value.problems}
-    assert list(told) == list(range(5, 17))
-    assert len(caught.value.problems) == len(told)
+    found = {problem.line: str(problem) for problem in caught.value.problems}
+    assert list(found) == list(range(5, 17))
+    assert len(caught.value.problems) == len(found)
     expected = {
         5: '"no.such.activity"',
         6: "did you mean start?",
-        7: "circle: b -> c -> b",
-        8: "circle: c -> b -> c",
-        9: "nothing leads to it",
+        7: "cycle: b -> c -> b",
+        8: "cycle: c -> b -> c",
+        9: "it is unreachable",
         10: "column 16",
         11: '"nobody"',
         12: "attempts must be 1 or more",
@@ -38,7 +38,7 @@ def test_every_line_of_the_broken_flow_is_reported_at_once() -> None:
         16: "start is one already",
     }
     for line, said in expected.items():
-        assert said in told[line]
+        assert said in found[line]
     assert str(caught.value).splitlines()[1].startswith(f"{SAMPLES / 'broken.yaml'}:6: a2: ")
 
 
@@ -51,114 +51,117 @@ def test_every_line_of_the_broken_flow_is_reported_at_once() -> None:
         ("{run: x, after: start, limit: 3}", "limit goes with each"),
         ("{run: '', after: start}", "run must be the name of an activity"),
         ("{run: x, after: start, queue: [a]}", "queue must be the name of a queue, not a list"),
-        ("{run: x, after: start, retry: 5}", "retry must be a map"),
+        ("{run: x, after: start, retry: 5}", "retry must be a mapping"),
         ("{run: x, after: start, retry: {attempts: 0}}", "attempts must be 1 or more"),
         ("{run: x, after: start, retry: {attempts: five}}", "attempts must be 1 or more"),
         ("{run: x, after: start, retry: {backoff: 0.5}}", "backoff must be a number of at least 1"),
         ("{run: x, after: start, retry: {initial: 2m, maximum: 1m}}", "at least as long as initial"),
         ("{run: x, after: start, retry: {jitter: 1}}", "jitter must be true or false"),
         ("{run: x, after: start, retry: {atempts: 1}}", 'no key "atempts" here (did you mean attempts?)'),
-        ("{run: x, after: start, heartbeat: soon}", "heartbeat must be a number of seconds or a text such as"),
+        ("{run: x, after: start, heartbeat: soon}", "heartbeat must be a number of seconds or a string such as"),
         ("{run: x, after: start, heartbeat: -1}", "heartbeat must be 0 to"),
         ("{run: x, after: start, heartbeat: 0}", "longer than 0"),
-        ("{run: x, after: start, heartbeat: .inf}", "not a number that JSON has"),
+        ("{run: x, after: start, heartbeat: .inf}", "not a number in JSON"),
         ("{run: x, after: start, when: ''}", "when must be an expression"),
         ("{run: x, after: start, when: 5}", "when must be an expression, not 5"),
         ("{run: x, after: start, join: both}", "join must be one of all, any"),
         ("{run: x, after: start, input: {name: hello}}", "\"'hello'\""),
-        ("{run: x, after: start, input: {name: start.ouput}}", "no ouput (did you mean output?)"),
-        ("{run: x, after: start, input: start.error.mesage}", "no mesage (did you mean message?)"),
-        ("{run: x, after: start, input: flow.nmae}", "no nmae (did you mean name?)"),
+        ("{run: x, after: start, input: {name: start.ouput}}", "only error, input, output (did you mean output?)"),
+        ("{run: x, after: start, input: start.error.mesage}", "only type and message (did you mean message?)"),
+        ("{run: x, after: start, input: flow.nmae}", "no nmae, only id, name, version (did you mean name?)"),
         ("{run: x, after: start, input: item}", "item has a value only"),
         ("{run: x, after: start, input: it.output}", "it has no value before it runs"),
         ("{run: x, after: start, input: 'start.input +'}", "cannot be read, column"),
         ("{run: x, after: start, each: item.x}", "item has a value only"),
         ("{run: x, after: start, each: 5}", "each must be an expression"),
-        ("{run: x, after: start, each: start.input, limit: 0}", "limit must be a whole number from 1"),
-        ("{run: x, after: [start, start]}", '"start" is there twice'),
+        ("{run: x, after: start, each: start.input, limit: 0}", "limit must be an integer from 1"),
+        ("{run: x, after: [start, start]}", '"start" occurs twice'),
         ("{run: x, after: {start: {catch: []}}}", "catch must be the name of an error"),
         ("{run: x, after: {start: {cach: E}}}", 'no key "cach" here (did you mean catch?)'),
-        ("{run: x, after: {start: soon}}", "it must be a map such as {catch"),
-        ("{run: x, after: {start: [{}, {}]}}", "is there twice"),
+        ("{run: x, after: {start: soon}}", "it must be a mapping such as {catch"),
+        ("{run: x, after: {start: [{}, {}]}}", "occurs twice"),
         ("{run: x, after: {start: {otherwise: true, when: true}}}", "neither when nor catch"),
-        ("{run: x, after: start, otherwise: true}", "no condition after start holds, and there is none"),
-        ("{run: x}", "nothing leads to it"),
-        ("{run: x, after: it}", "circle: it -> it"),
+        ("{run: x, after: start, otherwise: true}", "no condition after start holds, and no edge from it has one"),
+        ("{run: x}", "it is unreachable"),
+        ("{run: x, after: it}", "cycle: it -> it"),
         ("{wait: {}, after: start}", "it needs an event or a timer"),
         ("{wait: {event: e, timer: 1s}, after: start}", "timer is for a wait without an event"),
-        ("{wait: e, after: start}", "wait must be a map"),
+        ("{wait: e, after: start}", "wait must be a mapping"),
         ("{cycle: start, after: start}", "cannot go back to the trigger"),
         ("{cycle: strat, after: start}", 'no activity "strat" to go back to (did you mean start?)'),
         ("{cycle: it, after: start}", "which does not come before it"),
         ("{raise: {event: e}, after: start}", "raise: it needs to"),
         ("{trigger: false}", "trigger must be true"),
         ("{each: start.input, after: start}", "it does nothing"),
-        ("nothing", "it must be a map such as {run"),
-        ("[]", "it must be a map such as {run"),
-        ("", "it must be a map such as {run"),
-        ("{run: x, after: start, on: y}", "on alone is read as true"),
-        ("{run: x, after: start, input: {a: yes}}", "yes alone is read as true"),
+        ("nothing", "it must be a mapping such as {run"),
+        ("[]", "it must be a mapping such as {run"),
+        ("", "it must be a mapping such as {run"),
+        ("{run: x, after: start, on: y}", "on is read as true"),
+        ("{run: x, after: start, input: {a: yes}}", "yes is read as true"),
         ("{run: &x x, after: start}", "anchors such as &x"),
         ("{run: !x x, after: start}", "tags such as"),
         ("{run: !!python/object/apply:os.system x, after: start}", "tags such as"),
-        ("{run: x, run: y, after: start}", '"run" is there twice; it is in line 4, too'),
-        ("{run: x, after: start, input: {1: 2}}", 'key "1" is no text here'),
-        ("{run: x, after: start, input: {[1]: 2}}", "a key must be a text"),
+        ("{run: x, run: y, after: start}", '"run" occurs twice; it is also in line 4'),
+        ("{run: x, after: start, input: {1: 2}}", 'key "1" is not a string'),
+        ("{run: x, after: start, input: {[1]: 2}}", "a key must be a string"),
     ],
 )
-def test_what_is_wrong_with_an_activity_is_told(line: str, said: str) -> None:
-    told = problems_of(f"{HEAD}  it: {line}\n")
-    assert {number for number, _ in told} == {4}
-    assert said in told[0][1]
+def test_what_is_wrong_with_an_activity_is_found(line: str, said: str) -> None:
+    found = problems_of(f"{HEAD}  it: {line}\n")
+    assert {number for number, _ in found} == {4}
+    assert said in found[0][1]
 
 
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("{run: x, after: start, heartbeat: .inf}", ".inf is not a number that JSON has"),
-        ("{run: x, after: start, heartbeat: -.INF}", "-.INF is not a number that JSON has"),
-        ("{run: .nan, after: start}", ".nan is not a number that JSON has"),
-        ("{run: x, after: [start, .nan]}", ".nan is not a number that JSON has"),
-        ("{run: x, after: start, retry: {attempts: .inf}}", ".inf is not a number that JSON has"),
-        ("{<<: *base, run: x, after: start}", "merge keys (<<) are not read in flows; write out what is to be there"),
-        ("{<<: {run: x}, after: start}", "merge keys (<<) are not read in flows; write out what is to be there"),
+        ("{run: x, after: start, heartbeat: .inf}", ".inf is not a number in JSON"),
+        ("{run: x, after: start, heartbeat: -.INF}", "-.INF is not a number in JSON"),
+        ("{run: .nan, after: start}", ".nan is not a number in JSON"),
+        ("{run: x, after: [start, .nan]}", ".nan is not a number in JSON"),
+        ("{run: x, after: start, retry: {attempts: .inf}}", ".inf is not a number in JSON"),
+        ("{<<: *base, run: x, after: start}", "merge keys (<<) are not supported in flows; write the values out"),
+        ("{<<: {run: x}, after: start}", "merge keys (<<) are not supported in flows; write the values out"),
         ('{"<<": 1, run: x, after: start}', 'it: there is no key "<<" here'),
-        ("*x", "aliases such as *x are not read in flows; write it out"),
-        ("{run: *x, after: start}", "aliases such as *x are not read in flows; write it out"),
-        ("{run: x, after: *x}", "aliases such as *x are not read in flows; write it out"),
-        ("{run: x, after: [*x]}", "aliases such as *x are not read in flows; write it out"),
+        ("*x", "aliases such as *x are not supported in flows; write the value out"),
+        ("{run: *x, after: start}", "aliases such as *x are not supported in flows; write the value out"),
+        ("{run: x, after: *x}", "aliases such as *x are not supported in flows; write the value out"),
+        ("{run: x, after: [*x]}", "aliases such as *x are not supported in flows; write the value out"),
         ("{run: x, after: 5}", "it: after must be the id of an activity or a list of them, not 5"),
-        ("{run: x, each: {in: a}, after: start}", "it: each must be an expression, not a map"),
+        ("{run: x, each: {in: a}, after: start}", "it: each must be an expression, not a mapping"),
         ("{raise: {event: e, to: 5}, after: start}", "it: raise: to must be an expression, not 5"),
         ("{raise: {event: e}, after: start}", "it: raise: it needs to"),
         (
             "{raise: it, after: start}",
-            'it: raise must be a map such as {event: shipped, to: received.input.buyer}, not "it"',
+            'it: raise must be a mapping such as {event: shipped, to: received.input.buyer}, not "it"',
         ),
         (
             "{run: x, after: start, when: 'a b'}",
-            "it: when: \"a b\" cannot be read, column 3: unexpected 'b'; a text has quotes of its own: \"'a b'\"",
+            "it: when: \"a b\" cannot be read, column 3: unexpected 'b'; a string has quotes of its own: \"'a b'\"",
         ),
         (
             "{run: x, after: start",
-            "it is no YAML: while parsing a map in { } that begins in line 4: did not find expected ',' or '}'",
+            (
+                "it is not valid YAML: while parsing a mapping in { } that begins in line 4: "
+                "did not find expected ',' or '}'"
+            ),
         ),
         ("{cycle: , after: start}", "it: cycle must be the id of an activity, not nothing"),
-        ("{wait: {timer: start.inptu}, after: start}", "it: wait.timer: start has error, input, output, and no inptu"),
+        ("{wait: {timer: start.inptu}, after: start}", "it: wait.timer: start has no inptu, only error, input, output"),
     ],
 )
 def test_nothing_is_said_that_only_follows_from_what_was_said(line: str, said: str) -> None:
     assert problem_of(f"{HEAD}  it: {line}\n").removesuffix(" (did you mean input?)") == said
 
 
-def test_what_a_file_lacks_is_told_once() -> None:
+def test_what_a_file_lacks_is_found_once() -> None:
     assert problem_of("flow: f\nactivities:\n  - a: {trigger: true}") == (
-        "activities must be a map with a trigger and what comes after it, not a list"
+        "activities must be a mapping with a trigger and the activities after it, not a list"
     )
-    told = [said for _, said in problems_of("name: f\nsteps:\n  a: {trigger: true}")]
-    assert told == [
+    found = [said for _, said in problems_of("name: f\nsteps:\n  a: {trigger: true}")]
+    assert found == [
         "it has no name; write flow: NAME",
-        "activities must be a map with a trigger and what comes after it, not nothing",
+        "activities must be a mapping with a trigger and the activities after it, not nothing",
         'there is no key "name" here (did you mean flow?)',
         'there is no key "steps" here (did you mean activities?)',
     ]
@@ -172,8 +175,8 @@ def test_what_a_file_lacks_is_told_once() -> None:
         ("{run: x, after: start, when: 'not start.input.x'}", "unexpected 'start'; write ! for not"),
         ("{run: x, after: start, when: start.input == None}", 'no activity "None" (did you mean null?)'),
         ("{run: x, after: start, when: len(start.input) > 5}", "no function len(); did you mean size?"),
-        ("{run: x, after: start, input: '${start.input}'}", "stands alone, without ${ }"),
-        ("{run: x, after: start, input: '{{ start.input }}'}", "stands alone, without ${ }"),
+        ("{run: x, after: start, input: '${start.input}'}", "is written without ${ }"),
+        ("{run: x, after: start, input: '{{ start.input }}'}", "is written without ${ }"),
         ("{run: x, needs: start, after: start}", "did you mean after?"),
         ("{run: x, after: start, timeout: 5s}", "did you mean start_to_close?"),
         ("{run: x, after: start, catch: [E]}", "did you mean after: {ID: {catch: [ERROR]}}?"),
@@ -188,41 +191,41 @@ def test_the_words_of_others_are_known(line: str, said: str) -> None:
     [
         ("", 1, "the file is empty"),
         ("# only a comment\n", 1, "the file is empty"),
-        ("just a text", 1, "a flow is a map"),
-        ("- a\n- b", 1, "a flow is a map"),
-        ("flow: f\nactivities: {}", 2, "activities must be a map with a trigger"),
-        ("flow: f", 1, "activities must be a map with a trigger"),
+        ("just a text", 1, "a flow is a mapping"),
+        ("- a\n- b", 1, "a flow is a mapping"),
+        ("flow: f\nactivities: {}", 2, "activities must be a mapping with a trigger"),
+        ("flow: f", 1, "activities must be a mapping with a trigger"),
         ("activities:\n  a: {trigger: true}", 1, "it has no name"),
         ("flow: f\nactivities:\n  a: {trigger: true}\n---\nflow: g", 4, "a second document begins"),
         ("flow: f\nactivities:\n\ta: {trigger: true}", 3, "a tab?"),
-        ("flow: f\nactivities: [", 2, "it is no YAML"),
+        ("flow: f\nactivities: [", 2, "it is not valid YAML"),
         ("flow: f\nactivity:\n  a: {trigger: true}", 2, "did you mean activities?"),
         (HEAD + "policy: drian", 4, "did you mean drain?"),
         (HEAD + "input: {a: int}", 4, "did you mean integer?"),
-        (HEAD + "input: [a]", 4, "input must be a map"),
+        (HEAD + "input: [a]", 4, "input must be a mapping"),
         (HEAD + "output: nobody.output", 4, 'no activity "nobody"'),
-        (HEAD + "  start: {trigger: true}", 4, '"start" is there twice'),
-        (HEAD + "  for: {run: a, after: start}", 4, "for means something else in expressions"),
+        (HEAD + "  start: {trigger: true}", 4, '"start" occurs twice'),
+        (HEAD + "  for: {run: a, after: start}", 4, "for has another meaning in expressions"),
         (HEAD + "  a-b: {run: a, after: start}", 4, "letters, digits and _"),
-        (HEAD + "  item: {run: a, after: start}", 4, "item means something else"),
+        (HEAD + "  item: {run: a, after: start}", 4, "item has another meaning"),
         (HEAD + "  a: &a {run: a, after: start}\n  b: *a\n", 4, "anchors such as &a"),
-        ("flow: f\nactivities:\n  a: {run: x}", 3, "nothing leads to it"),
+        ("flow: f\nactivities:\n  a: {run: x}", 3, "it is unreachable"),
         ("flow: f\nactivities:\n  a: {run: x, after: a}", 2, "it has no trigger"),
-        ("flow: a\x00b", 1, "it is no YAML"),
-        ("flow: \ud800", 1, "no text in Unicode"),
+        ("flow: a\x00b", 1, "it is not valid YAML"),
+        ("flow: \ud800", 1, "not valid Unicode"),
         ("flow: f\nactivities: " + "[" * 200, 2, "nest at most"),
         ("flow: " + "x" * documents.LARGEST_BYTES, 1, "bytes, and a flow has at most"),
         ("flow: f\nactivities: [" + "a," * 110_000 + "]", 2, "at most 100,000 values"),
     ],
 )
-def test_what_is_wrong_with_a_file_is_told(text: str, line: int, said: str) -> None:
+def test_what_is_wrong_with_a_file_is_found(text: str, line: int, said: str) -> None:
     assert any(number == line and said in message for number, message in problems_of(text))
 
 
 def test_an_alias_bomb_is_refused_without_being_expanded() -> None:
     bomb = "a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 12))
-    told = problems_of(bomb)
-    assert any("aliases such as *a0" in message for _, message in told)
+    found = problems_of(bomb)
+    assert any("aliases such as *a0" in message for _, message in found)
 
 
 def test_lines_are_those_of_the_keys_also_when_an_activity_has_several() -> None:
@@ -251,7 +254,7 @@ def test_K8_inside_a_cycle_the_earlier_round_can_be_read() -> None:
     assert problems_of(text) == [(7, "other: input: b does not come before it, so it may not have run by then")]
 
 
-def test_fields_that_the_flow_does_not_declare_are_told() -> None:
+def test_fields_that_the_flow_does_not_declare_are_found() -> None:
     text = HEAD + "  it: {run: x, after: start, input: start.input.orderid}\ninput: {order_id: string}"
     assert problem_of(text) == 'it: input: the input of the flow has no "orderid" (did you mean order_id?)'
 
@@ -289,9 +292,9 @@ def test_a_circle_is_named_once_for_each_of_its_lines() -> None:
     text = with_nodes(
         "a: {run: x, after: [start, c]}", "b: {run: x, after: a}", "c: {run: x, after: b}", "d: {run: x, after: c}"
     )
-    told = problems_of(text)
-    assert [line for line, _ in told] == [4, 5, 6]
-    assert "b -> c -> a -> b" in told[1][1]
+    found = problems_of(text)
+    assert [line for line, _ in found] == [4, 5, 6]
+    assert "b -> c -> a -> b" in found[1][1]
 
 
 def test_a_file_that_cannot_be_read_is_a_flow_error(tmp_path: Path) -> None:
@@ -311,7 +314,7 @@ def test_bytes_are_read_as_utf_8_and_other_types_are_refused() -> None:
     with pytest.raises(FlowError, match=r"f\.yaml:1: it is not valid UTF-8"):
         load_text(HEAD.encode("utf-16"), "f.yaml")
     given: Any = 5
-    with pytest.raises(UsageError, match="from a text of YAML, not from int"):
+    with pytest.raises(UsageError, match="from a string or bytes of YAML, not from int"):
         load_text(given, "f.yaml")
 
 
@@ -328,7 +331,7 @@ def test_bytes_are_read_as_utf_8_and_other_types_are_refused() -> None:
 def test_a_date_without_quotes_of_its_own_is_refused(line: str) -> None:
     [(number, said)] = problems_of(f"{HEAD}{line}\n")
     assert number == 4
-    assert "is a date, which CEL reads as a subtraction; a text has quotes of its own: \"'2024-" in said
+    assert "is a date, which CEL reads as a subtraction; a string has quotes of its own: \"'2024-" in said
 
 
 def test_dates_that_are_texts_and_subtractions_with_spaces_are_fine() -> None:

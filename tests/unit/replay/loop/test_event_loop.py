@@ -27,7 +27,7 @@ def test_G10_time_moves_only_forward_and_only_by_the_driver() -> None:
         loop.advance_to(math.nan)
 
 
-def test_a_sleep_is_one_durable_timer_that_fires_when_the_driver_says_so() -> None:
+def test_a_sleep_is_one_durable_timer_that_the_driver_fires() -> None:
     run = Run(lambda: after(10, "slept"))
     assert run.host.heard == [("started", 1, 10.0)]
     assert not run.main.done()
@@ -104,7 +104,7 @@ def test_everything_that_touches_the_outside_refuses_by_name() -> None:
             getattr(loop, name)()
 
 
-def test_run_in_executor_and_to_thread_tell_the_author_to_use_an_activity() -> None:
+def test_run_in_executor_and_to_thread_name_an_activity_as_the_alternative() -> None:
     run = Run(lambda: asyncio.to_thread(print))
     assert isinstance(run.main.exception(), NotInWorkflow)
 
@@ -266,7 +266,7 @@ def test_unreferenced_tasks_are_held_until_they_are_done() -> None:
     assert done == list(range(500))
 
 
-def test_finished_tasks_are_let_go() -> None:
+def test_finished_tasks_are_removed() -> None:
     async def workflow() -> None:
         for _ in range(2000):
             await asyncio.create_task(after(0))
@@ -276,7 +276,7 @@ def test_finished_tasks_are_let_go() -> None:
     assert len(run.loop._tasks) < 200
 
 
-def test_a_failure_that_nobody_took_reaches_the_host_and_not_the_log(
+def test_an_unhandled_failure_reaches_the_host_and_not_the_log(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def fail() -> None:
@@ -358,7 +358,7 @@ def test_abandoned_generators_are_closed_when_the_workflow_ends_and_not_by_the_c
     assert closed == ["closed"]
 
 
-def test_finished_generators_are_let_go() -> None:
+def test_finished_generators_are_removed() -> None:
     async def one() -> AsyncGenerator[int, None]:
         yield 1
 

@@ -73,7 +73,7 @@ def test_without_an_outer_loop_the_place_is_empty_again() -> None:
         assert asyncio._get_running_loop() is None
 
 
-def test_a_place_that_was_not_given_back_is_nobodys_and_is_forgotten_with_the_next() -> None:
+def test_a_swap_that_was_not_undone_is_ignored_and_replaced_by_the_next() -> None:
     left_over = new_loop()
 
     def work() -> None:

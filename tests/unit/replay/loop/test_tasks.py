@@ -154,7 +154,7 @@ def test_an_async_generator_is_closed_and_its_awaits_are_evicted() -> None:
     assert run.host.heard == heard
 
 
-def test_a_generator_that_yields_while_it_is_closed_is_let_go() -> None:
+def test_a_generator_that_yields_while_it_is_closed_is_dropped() -> None:
     async def stubborn() -> AsyncGenerator[int, None]:
         while True:
             try:
@@ -203,7 +203,7 @@ def test_an_error_in_a_finally_is_swallowed() -> None:
     assert run.host.reports == []
 
 
-def test_a_failure_nobody_took_is_not_reported_after_eviction() -> None:
+def test_an_unhandled_failure_is_not_reported_after_eviction() -> None:
     async def fail() -> None:
         raise ValueError("lost")
 

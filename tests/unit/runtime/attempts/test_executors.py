@@ -163,7 +163,7 @@ def test_W7_the_worker_answers_every_heartbeat_of_a_process_with_its_lease() -> 
     assert begins[1].until_ms > SystemClockAndIds().elapsed_ms()
 
 
-def test_A6_a_child_whose_worker_is_gone_learns_that_it_should_stop() -> None:
+def test_A6_a_heartbeat_in_a_child_whose_worker_is_gone_raises_Cancelled() -> None:
     ours, theirs = socket.socketpair()
     with theirs:
         context = context_of(theirs)

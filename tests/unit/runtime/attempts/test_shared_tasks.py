@@ -72,7 +72,7 @@ async def at_once() -> str:
     return "at once"
 
 
-def test_bodies_that_never_wait_share_a_task_and_are_acted_upon_together() -> None:
+def test_bodies_that_never_wait_share_a_task_and_one_call_of_rest() -> None:
     async def case(bench: Bench) -> None:
         items = [bench.add(at_once) for _ in range(5)]
         await bench.end()
@@ -88,7 +88,7 @@ def test_bodies_that_never_wait_share_a_task_and_are_acted_upon_together() -> No
     on_bench(case)
 
 
-def test_a_body_that_waits_keeps_its_task_and_the_others_go_on() -> None:
+def test_a_body_that_waits_keeps_its_task_and_the_others_run_on_another() -> None:
     async def case(bench: Bench) -> None:
         opened = asyncio.Event()
 
@@ -109,7 +109,7 @@ def test_a_body_that_waits_keeps_its_task_and_the_others_go_on() -> None:
     on_bench(case)
 
 
-def test_a_kind_that_was_seen_to_wait_has_tasks_for_itself() -> None:
+def test_a_kind_that_has_waited_gets_tasks_of_its_own() -> None:
     async def case(bench: Bench) -> None:
         bench.add(lambda: asyncio.sleep(0, "waited"), "slow")
         await bench.end()

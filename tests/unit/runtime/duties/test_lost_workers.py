@@ -117,7 +117,7 @@ def test_W6_the_next_round_comes_no_later_than_the_next_lease_ends(tmp_path: Pat
     run(tmp_path, scenario)
 
 
-def test_W6_batches_are_bounded_and_whoever_comes_meanwhile_is_in_the_very_next_group(
+def test_W6_batches_are_bounded_and_a_new_member_joins_the_next_group(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lost_workers, "BATCH", SMALL_BATCH)

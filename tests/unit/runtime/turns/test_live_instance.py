@@ -42,7 +42,7 @@ def taken(live: LiveInstance, now_ms: int) -> list[tuple[str, int, int]]:
     return found
 
 
-def test_L11_values_that_wait_for_a_turn_are_told_once_that_none_comes() -> None:
+def test_L11_values_that_wait_for_a_turn_are_committed_alone_once_if_none_comes() -> None:
     live = live_at(0)
     live.run = cast("Any", SimpleNamespace(evict=lambda: None))
     key = AttemptKey(live.number, 1, 0, 1)

@@ -86,11 +86,11 @@ def test_a_store_whose_files_were_removed_or_replaced_acknowledges_nothing_and_s
         harm(file)
         done = "removed" if harm is remove else "replaced"
         for number in (2, 3):
-            with pytest.raises(hf.StoreReplaced, match=rf"{file.name} was {done}"):
+            with pytest.raises(hf.errors.StoreReplaced, match=rf"{file.name} was {done}"):
                 await store.commit(CommitId(number), [start("b")])
-        with pytest.raises(hf.StoreReplaced):
+        with pytest.raises(hf.errors.StoreReplaced):
             store.heartbeat(Heartbeat(WorkerKey("anna"), lease_ms=10_000), HERE)
-        with pytest.raises(hf.StoreReplaced):
+        with pytest.raises(hf.errors.StoreReplaced):
             await store.find_instance(InstanceId("a"))
 
     on_a_store(tmp_path, case)
@@ -105,9 +105,9 @@ def test_a_client_that_only_waits_notices_it_by_asking(
         await store.commit(CommitId(1), [start("a")])
         await store.check_files()
         file_of(store, suffix).unlink()
-        with pytest.raises(hf.StoreReplaced, match="was removed"):
+        with pytest.raises(hf.errors.StoreReplaced, match="was removed"):
             await store.check_files()
-        with pytest.raises(hf.StoreReplaced, match="was removed"):
+        with pytest.raises(hf.errors.StoreReplaced, match="was removed"):
             await store.find_instance(InstanceId("a"))
 
     on_a_store(tmp_path, case)
@@ -137,7 +137,7 @@ def test_a_worker_that_only_beats_notices_it(tmp_path: Path, suffix: str) -> Non
     async def case(store: SqliteStore) -> None:
         store.heartbeat(Heartbeat(WorkerKey("anna"), lease_ms=10_000), HERE)
         file_of(store, suffix).unlink()
-        with pytest.raises(hf.StoreReplaced, match="was removed"):
+        with pytest.raises(hf.errors.StoreReplaced, match="was removed"):
             store.heartbeat(Heartbeat(WorkerKey("anna"), lease_ms=10_000), HERE)
 
     on_a_store(tmp_path, case)
@@ -155,7 +155,7 @@ def test_a_worker_that_only_beats_writes_nothing_to_files_that_are_gone(
 
         monkeypatch.setattr(sqlite_writer, "apply_worker_heartbeat", written)
         file_of(store, suffix).unlink()
-        with pytest.raises(hf.StoreReplaced, match="was removed"):
+        with pytest.raises(hf.errors.StoreReplaced, match="was removed"):
             store.heartbeat(Heartbeat(WorkerKey("anna"), lease_ms=10_000), HERE)
 
     on_a_store(tmp_path, case)
@@ -171,7 +171,7 @@ def test_files_that_are_removed_during_a_commit_are_noticed_before_it_is_acknowl
             return apply_members(transaction, members)
 
         monkeypatch.setattr(sqlite_writer, "apply_members", remove_and_apply)
-        with pytest.raises(hf.StoreReplaced, match="was removed"):
+        with pytest.raises(hf.errors.StoreReplaced, match="was removed"):
             await store.commit(CommitId(1), [start("a")])
 
     on_a_store(tmp_path, case)
@@ -189,7 +189,7 @@ def test_nothing_is_written_to_files_that_were_replaced_before(
 
         replace(file_of(store, suffix))
         monkeypatch.setattr(sqlite_writer, "apply_members", written)
-        with pytest.raises(hf.StoreReplaced):
+        with pytest.raises(hf.errors.StoreReplaced):
             await store.commit(CommitId(1), [start("a")])
 
     on_a_store(tmp_path, case)
@@ -201,7 +201,7 @@ def test_what_was_acknowledged_before_the_wal_was_removed_is_saved(tmp_path: Pat
         await store.commit(CommitId(1), [start("a")])
         for suffix in suffixes:
             file_of(store, suffix).unlink()
-        with pytest.raises(hf.StoreReplaced, match="What was acknowledged is on disk"):
+        with pytest.raises(hf.errors.StoreReplaced, match="What was acknowledged is on disk"):
             await store.commit(CommitId(2), [start("b")])
 
     on_a_store(tmp_path, case)
@@ -214,7 +214,7 @@ def test_a_wal_that_was_removed_is_not_saved_over_a_database_that_others_have_ch
         file_of(store, "-wal").unlink()
         before = store.companion_path.read_bytes()
         os.utime(store.companion_path, ns=(1, 1))
-        with pytest.raises(hf.StoreReplaced, match="may be missing"):
+        with pytest.raises(hf.errors.StoreReplaced, match="may be missing"):
             await store.commit(CommitId(2), [start("b")])
         assert store.companion_path.read_bytes() == before
 
@@ -237,7 +237,7 @@ def test_a_wal_that_was_only_made_counts_if_somebody_has_it_open(tmp_path: Path,
             if not is_open:
                 other.communicate("leave\n")
             assert file_of(store, "-wal").stat().st_size == 0
-            with pytest.raises(hf.StoreReplaced, match="may be missing" if is_open else "is on disk"):
+            with pytest.raises(hf.errors.StoreReplaced, match="may be missing" if is_open else "is on disk"):
                 await store.commit(CommitId(2), [start("b")])
             if is_open:
                 other.communicate("leave\n")
@@ -257,7 +257,7 @@ def test_a_wal_of_others_is_neither_written_over_nor_deleted(tmp_path: Path, dat
             store.companion_path.write_bytes(before)
         file_of(store, "-wal").unlink()
         file_of(store, "-wal").write_bytes(b"of others")
-        with pytest.raises(hf.StoreReplaced, match="may be missing"):
+        with pytest.raises(hf.errors.StoreReplaced, match="may be missing"):
             await store.commit(CommitId(2), [start("b")])
         await store.close()
         assert file_of(store, "-wal").read_bytes() == b"of others"
@@ -280,7 +280,7 @@ def test_a_store_that_lost_its_files_has_to_be_closed_before_this_process_opens_
     async def case(store: SqliteStore) -> None:
         await store.commit(CommitId(1), [start("a")])
         file_of(store, "-wal").unlink()
-        with pytest.raises(hf.StoreReplaced):
+        with pytest.raises(hf.errors.StoreReplaced):
             await store.commit(CommitId(2), [start("b")])
         refused = SqliteStore(store.companion_path, clock=ManualClock())
         with pytest.raises(hf.StoreError, match="close that first"):
@@ -340,7 +340,7 @@ def test_without_such_locks_the_lost_wal_is_detected(tmp_path: Path, monkeypatch
     async def case(store: SqliteStore) -> None:
         await store.commit(CommitId(1), [start("a")])
         peek(store.companion_path)
-        with pytest.raises(hf.StoreReplaced, match=r"shop\.db-wal was removed"):
+        with pytest.raises(hf.errors.StoreReplaced, match=r"shop\.db-wal was removed"):
             await store.commit(CommitId(2), [start("b")])
 
     on_a_store(tmp_path, case)
