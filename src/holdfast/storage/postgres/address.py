@@ -68,7 +68,8 @@ class Address:
     def __str__(self) -> str:
         """The URL without secrets."""
         given = dict(self.parameters)
-        user, database = given.pop("user", ""), given.pop("dbname", "")
+        user = given.pop("user", "")
+        database = given.pop("dbname", "")
         hosts = _hosts(given.pop("host", ""), given.pop("port", ""))
         shown = {name: value for name, value in given.items() if name not in SECRETS}
         own = {"schema": self.schema, **({} if self.notify else {"notify": "false"})}
@@ -186,7 +187,8 @@ def _check_ports(ports: str) -> None:
 
 def _hosts(hosts: str, ports: str) -> str:
     """The hosts as in a URL; the path of a socket's folder is encoded."""
-    names, numbers = hosts.split(","), ports.split(",")
+    names = hosts.split(",")
+    numbers = ports.split(",")
     if len(numbers) == 1:
         numbers *= len(names)
     pairs = zip(names, numbers, strict=False)

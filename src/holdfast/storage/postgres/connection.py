@@ -394,9 +394,11 @@ class RetryingConnection:
             try:
                 return action(connection)
             except ConcurrentChange as error:
-                fault, trouble = ErrorClass.TRY_AGAIN, str(error)
+                fault = ErrorClass.TRY_AGAIN
+                trouble = str(error)
             except (psycopg.Error, OSError) as error:
-                fault, trouble = classify_error(error), " ".join(str(error).split())
+                fault = classify_error(error)
+                trouble = " ".join(str(error).split())
                 if connection.closed or connection.broken:
                     fault = ErrorClass.CONNECTION_LOST
                 if fault is ErrorClass.CONNECTION_LOST:

@@ -145,7 +145,9 @@ class PostgresStore(RelationalReads):
         """There are no files: the server has them."""
 
     async def close(self) -> None:
-        writer, beater, readers = self._writer, self._beater, self._readers
+        writer = self._writer
+        beater = self._beater
+        readers = self._readers
         self._writer = self._beater = None
         self._readers = []
         was_open = self._is_open

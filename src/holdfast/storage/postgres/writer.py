@@ -150,7 +150,9 @@ class PostgresWriter:
         """The same in one round trip, assuming that every guard holds."""
         part = self._part
         self._part = self._part + 1
-        sql, named, now_ms = self._sql, lock_set_of(members), self._clock.now_ms()
+        sql = self._sql
+        named = lock_set_of(members)
+        now_ms = self._clock.now_ms()
         asked: list[BoundStatement] = [
             BEGIN,
             self._begin_group,
@@ -175,7 +177,8 @@ class PostgresWriter:
         self, connection: PostgresConnection, commit_id: CommitId, part: int, members: Sequence[Member], is_whole: bool
     ) -> PostgresTransaction | None:
         """Begin, and lock the rows that the group names, in one round trip if they are known. None: the id is taken."""
-        sql, named = self._sql, lock_set_of(members)
+        sql = self._sql
+        named = lock_set_of(members)
         asked: list[BoundStatement] = [
             BEGIN,
             self._begin_group,
@@ -281,7 +284,8 @@ class HeartbeatWriter:
             return self._connection.run(lambda connection: self._beat(connection, beat, registration))
 
     def _beat(self, connection: PostgresConnection, beat: Heartbeat, registration: Registration) -> HeartbeatReply:
-        sql, idle_ms = self._sql, _idle_ms(beat)
+        sql = self._sql
+        idle_ms = _idle_ms(beat)
         _, _, _, [(server_ms, mark_ms)] = run_pipelined(
             connection,
             BEGIN,

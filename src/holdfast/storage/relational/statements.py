@@ -94,7 +94,8 @@ def read(name: str, text: str) -> Migration:
     """A migration, from the name and the text of its file."""
     found = _OLDEST.search(text)
     require(found is not None, f"the migration {name} has no line `-- oldest: N`")
-    number, oldest = int(name[:_NUMBER_DIGITS]), int(found[1]) if found else 0
+    number = int(name[:_NUMBER_DIGITS])
+    oldest = int(found[1]) if found else 0
     require(1 <= oldest <= number, f"the migration {name} cannot need release {oldest}")
     return Migration(number, text, oldest, bool(_OUTSIDE.search(text)), bool(_OPTIONAL.search(text)))
 

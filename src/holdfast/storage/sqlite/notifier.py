@@ -56,7 +56,8 @@ class SocketNotifier:
 
     def _reopen(self) -> None:
         """The folder or the socket in it was removed: create both again, then close the old ones."""
-        old, descriptor = self._socket, self._descriptor
+        old = self._socket
+        descriptor = self._descriptor
         self.open()
         logger.warning("the socket %s was removed, and was made again", self._folder / self._name)
         if old is not None:
@@ -93,7 +94,8 @@ class SocketNotifier:
             self._is_failing = False
 
     def _send_to_all(self) -> None:
-        others, own = self._known(), self._socket  # in this order: listing them may open another socket
+        others = self._known()  # first: listing them may open another socket
+        own = self._socket
         if own is None:
             return
         for name in others:

@@ -190,7 +190,9 @@ class SqliteStore(RelationalReads):
         """Scan commits in batches by their ids: an index by age would cost every group. It writes only if it has found
         something to delete.
         """
-        writer, now_ms, after = self._open(self._writer), self.now_ms(), self._cleaned_to
+        writer = self._open(self._writer)
+        now_ms = self.now_ms()
+        after = self._cleaned_to
         [(last, oldest_ms, count)], dead = await self._read_all(
             (self.sql.scan_commits, after, PIECE), (self.sql.has_dead_workers, now_ms - TOMBSTONES_KEPT_MS)
         )

@@ -156,7 +156,8 @@ class WriteLock:
             return False
         if not self._gate.is_in_place():
             self._gate.reopen()
-        waiter, gate = self._inside.descriptor, self._gate.descriptor
+        waiter = self._inside.descriptor
+        gate = self._gate.descriptor
         lock_waits.begin(waiter, self._inside.path)
         try:
             fcntl.flock(gate, fcntl.LOCK_EX)
@@ -170,7 +171,8 @@ class WriteLock:
 
     def _try(self) -> bool:
         at_once = fcntl.LOCK_EX | fcntl.LOCK_NB
-        inside, gate = self._inside.descriptor, self._gate.descriptor
+        inside = self._inside.descriptor
+        gate = self._gate.descriptor
         try:
             fcntl.flock(gate, at_once)
         except BlockingIOError:

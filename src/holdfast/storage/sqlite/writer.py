@@ -51,7 +51,8 @@ class SqliteTransaction:
 
     def update(self, statement: str, *bindings: Any) -> int:
         """Run a statement that changes rows. Returns their number."""
-        execute, changes = self._execute, self._changes
+        execute = self._execute
+        changes = self._changes
         execute(statement, bindings)
         return changes()
 
@@ -70,7 +71,8 @@ class SqliteTransaction:
 
     def fetch(self, statement: str, *bindings: Any) -> list[Row]:
         """Run a statement that returns rows."""
-        execute, fetch = self._execute, self._fetch
+        execute = self._execute
+        fetch = self._fetch
         execute(statement, bindings)
         return fetch()
 

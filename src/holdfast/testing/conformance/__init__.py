@@ -1,6 +1,6 @@
-"""The conformance kit: what every store must do, as tests that any store's own test suite can run.
+"""The conformance kit: the rules of the store contract as tests, for the test suite of any store.
 
-Derive from `StoreConformance`, say how a store is made, and let pytest collect it::
+Derive from `StoreConformance`, define how a store is made, and let pytest collect the class::
 
     class TestMyStore(StoreConformance):
         def make_store(self, clock):

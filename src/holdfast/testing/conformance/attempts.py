@@ -331,7 +331,7 @@ class AttemptRules(Rules):
 
 
 def _timed_out(attempt: AttemptRecord) -> OpenNextAttempt:
-    """What a janitor makes of an attempt beyond its deadline."""
+    """The member of maintenance for an attempt that has expired."""
     following = new_attempt(attempt.key.activity, attempt=attempt.key.attempt + 1, failures=1)
     return OpenNextAttempt(ended=transition(attempt, AttemptEvent.EXPIRE), next=following, by_owner=False)
 

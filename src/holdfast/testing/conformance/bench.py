@@ -1,4 +1,4 @@
-"""A store on the bench: a clock that only moves when told, two workers, and short ways to write members."""
+"""A store under test: a manual clock, two workers, and short functions that make members."""
 
 import asyncio
 from abc import ABC, abstractmethod
@@ -40,7 +40,7 @@ BERT = WorkerKey("bert")
 
 
 class ManualClock:
-    """Stands still until it is told to move. It may be set back, as clocks of machines are."""
+    """A clock that a test sets. It may be set back, as clocks of machines are."""
 
     def __init__(self) -> None:
         self.now_ms = FIRST_TIME_MS
@@ -50,7 +50,7 @@ class ManualClock:
 
 
 class Bench:
-    """One store, and what a test says to it."""
+    """One store, with helpers to commit members and to read instances."""
 
     def __init__(self, store: Store, clock: ManualClock, *, first_id: int = 1) -> None:
         self.store = store
@@ -185,7 +185,7 @@ def applied(outcome: Outcome) -> bool:
 
 
 class Rules(ABC):
-    """Tests about one store. What derives from this says how it is made."""
+    """The base of all rules. A derived class defines how a store is made."""
 
     @abstractmethod
     def make_store(self, clock: Callable[[], int]) -> Store:

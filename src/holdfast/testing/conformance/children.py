@@ -97,7 +97,7 @@ class ChildRules(Rules):
             child = await bench.instance("p/1/0")
             check((child.state, child.turn, child.input) == (InstanceState.REQUESTED, 0, GIVEN))
             check([type(event) for event in await inbox(bench, child)] == [Started])
-            check(await inbox(bench, parent) == [], "nobody asked whether the id was free")
+            check(await inbox(bench, parent) == [], "the code did not choose the id")
             relatives = await bench.store.read_relatives(child.number)
             check(relatives.parent is not None and relatives.parent.number == parent.number)
             relatives = await bench.store.read_relatives(parent.number)

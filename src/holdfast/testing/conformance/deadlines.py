@@ -56,7 +56,7 @@ class DeadlineRules(Rules):
     def test_A9_the_code_is_cancelled_once_at_the_deadline_and_ended_after_the_grace(self) -> None:
         async def case(bench: Bench) -> None:
             record = await limited(bench)
-            bench.clock.now_ms += LIMIT_MS + 70  # nobody was there at once
+            bench.clock.now_ms += LIMIT_MS + 70  # maintenance runs later
             check(await expire(bench, record) is DeadlineVerdict.ASK)
             check(await expire(bench, record) is None and await due(bench) == [], "once is enough")
             check((await bench.instance("a")).state is InstanceState.CANCEL_REQUESTED)
@@ -123,7 +123,7 @@ class DeadlineRules(Rules):
             check(await due(bench) == [] and await expire(bench, record) is None)
             check(await bench.store.next_due_ms(workflows=(), queues=(), names=()) is None)
             check((await bench.instance("a")).state is InstanceState.COMPLETED)
-            check(await bench.store.read_deadline(record.number) is not None, "it is still told")
+            check(await bench.store.read_deadline(record.number) is not None, "it can still be read")
 
         self.on_bench(case)
 
@@ -157,7 +157,7 @@ class DeadlineRules(Rules):
             bench.clock.now_ms += 7
             check(await expire(bench, child) is DeadlineVerdict.END)
             inbox = [decode_event(row.event) for row in (await bench.store.load(parent.number, 1)).inbox]
-            check([type(event) for event in inbox] == [ChildFailed], "its parent is told")
+            check([type(event) for event in inbox] == [ChildFailed], "its parent gets the answer")
             bench.clock.now_ms += LIMIT_MS
             outcome = await bench.one(Expire(number=parent.number))
             check(isinstance(outcome, Expired) and [each.id for each in outcome.ended] == ["p/1/1"])

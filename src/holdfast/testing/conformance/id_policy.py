@@ -124,7 +124,7 @@ class IdPolicyRules(Rules):
                 Release(number=old.number, owner=ANNA, fence=old.fence),
             )
             check(all(isinstance(outcome, Rejected) for outcome in late))
-            check(applied(await bench.one(completion(old))), "its body had ended before it was told to stop")
+            check(applied(await bench.one(completion(old))), "its body had ended before the cancel")
             check(await bench.instance("a") == newest)
             loaded = await bench.store.load(newest.number, 1)
             check(not loaded.inbox, "an answer of the old one reached the new one")

@@ -96,7 +96,7 @@ class InstanceRules(Rules):
             await bench.one(start("a"))
             first = await self._claim_instance(bench, ANNA)
             check(applied(await bench.one(Release(number=first.number, owner=ANNA, fence=first.fence))))
-            check(isinstance(await bench.one(turn(first)), Rejected), "nobody had it")
+            check(isinstance(await bench.one(turn(first)), Rejected), "it had no owner")
             second = await self._claim_instance(bench, ANNA)
             for stale in (
                 turn(first),

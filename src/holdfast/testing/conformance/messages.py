@@ -98,7 +98,7 @@ class MessageRules(Rules):
             record = await waiting(bench, "a", "go")
             check(applied(await bench.one(Release(number=record.number, owner=ANNA, fence=record.fence))))
             check(await told(bench, event("a", "other")) is EventVerdict.KEEP)
-            check(await claimable(bench) == [], "an event that nobody waits for wakes nobody")
+            check(await claimable(bench) == [], "an event that is not awaited wakes no instance")
             check(await told(bench, event("a", "go")) is EventVerdict.DELIVER)
             check(await claimable(bench) == ["a"])
             loaded = await bench.store.load(record.number, 1)
@@ -221,7 +221,10 @@ class MessageRules(Rules):
             check(isinstance(await bench.one(stale), Rejected))
             check((await bench.store.load(target.number, 1)).inbox == [])
             sent = (event("target", message_id="one"), event("nobody", message_id="two"))
-            check(applied(await bench.one(turn(sender, sent=sent))), "a message for nobody is in nobody's way")
+            check(
+                applied(await bench.one(turn(sender, sent=sent))),
+                "an unknown target does not reject it",
+            )
             check(len((await bench.store.load(target.number, 1)).inbox) == 1)
 
         self.on_bench(case)

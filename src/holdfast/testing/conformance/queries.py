@@ -1,4 +1,4 @@
-"""Questions of those who do not have the code: taken by one worker, answered once, and gone in the end (C1, G11)."""
+"""Queries of other processes: claimed by one worker, answered once, deleted in the end (C1, G11)."""
 
 from holdfast.core.queries import MAX_QUERIES
 from holdfast.core.updates import REJECTION_KEPT_MS, UpdateState
@@ -65,7 +65,7 @@ class QueryRules(Rules):
             record = await bench.started("a")
             await bench.one(ask(record))
             early = await bench.one(AnswerQuery(id="q", owner=ANNA, answer=b"0"))
-            check(isinstance(early, Rejected), "nobody has taken it yet")
+            check(isinstance(early, Rejected), "no worker has claimed it")
             check(await claimed(bench) == ["q"])
             check(isinstance(await bench.one(AnswerQuery(id="q", owner=BERT, answer=b"1")), Rejected))
             check(await bench.store.read_query_reply("q") is None)

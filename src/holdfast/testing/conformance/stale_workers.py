@@ -1,4 +1,4 @@
-"""Those who come too late: a worker whose work has moved on, and a janitor who judges by what it read a while ago.
+"""Stale members: of a worker that lost its rows, and of maintenance that acts on an old read.
 
 Two failures of others are tests here. In one, a rescheduled activity's old worker is heard again as soon as the new one
 has started. In the other, who reschedules finds its victim by the activity alone, and evicts a healthy owner.
@@ -41,7 +41,7 @@ LATE = Failure(type="holdfast.errors.ActivityTimedOut", message="too late")
 
 
 class StaleWorkerRules(Rules):
-    """W6, W7, A2, A7: what comes too late changes nothing, whoever has the work now."""
+    """W6, W7, A2, A7: a stale member changes nothing, whichever worker owns the row now."""
 
     def test_A7_the_answer_of_a_timed_out_attempt_is_rejected_though_its_worker_is_active(self) -> None:
         """Anna is alive and well, only this attempt was silent for too long: Bert has started the next one."""
@@ -116,7 +116,7 @@ class StaleWorkerRules(Rules):
         self.on_bench(case)
 
     def test_W6_an_attempt_that_was_claimed_again_is_not_ended_by_an_earlier_loss(self) -> None:
-        """Its claimer was lost before the body began, so it kept its number (799): digits and owner tell them apart."""
+        """Its claimer was lost before the body began, so it kept its number (799): digits and owner differ."""
 
         async def case(bench: Bench) -> None:
             record = await bench.started("a", activities=0)
@@ -161,7 +161,7 @@ class StaleWorkerRules(Rules):
 
 
 async def _silent(bench: Bench) -> tuple[InstanceRecord, AttemptRecord]:
-    """An instance of Anna's, whose activity was silent beyond its heartbeat time-out and rescheduled by a janitor."""
+    """An instance of Anna's whose activity missed its heartbeat time-out and was retried by maintenance."""
     record = await bench.started("a", activities=0)
     beats = new_attempt(0, owner=ANNA, options=ActivityOptions(heartbeat_ms=5), expires_at_ms=bench.clock.now_ms + 5)
     check(applied(await bench.one(turn(record, attempts=(beats,)))))
@@ -173,13 +173,13 @@ async def _silent(bench: Bench) -> tuple[InstanceRecord, AttemptRecord]:
 
 
 def _expiry(bench: Bench, attempt: AttemptRecord) -> Member:
-    """What a janitor makes of a deadline that has passed."""
+    """The member of maintenance for an attempt that has expired."""
     ended = end_by_failure(attempt, LATE, (), event=AttemptEvent.EXPIRE, now_ms=bench.clock.now_ms, random_number=0.0)
     return msgspec.structs.replace(ended, by_owner=False)
 
 
 def _loss(bench: Bench, attempt: AttemptRecord) -> Member:
-    """What a janitor makes of the loss of a worker."""
+    """The member of maintenance for an attempt of a lost worker."""
     return msgspec.structs.replace(end_by_loss(attempt, now_ms=bench.clock.now_ms), by_owner=False)
 
 
@@ -242,7 +242,7 @@ class LostOwnerRules(Rules):
                 await bench.started(name, activities=0)
             for _ in range(5):  # in batches, and by several janitors
                 check(applied(await bench.one(_lose(ANNA, guilty.number, limit=1))))
-            losses = {each.id: each.losses for each in await _claim_haunted(bench, BERT)}
+            losses = {each.id: each.losses for each in await _claim_suspect(bench, BERT)}
             check(losses == {"guilty": 1, "a": 0, "b": 0, "c": 0})
 
         self.on_bench(case)
@@ -254,7 +254,7 @@ class LostOwnerRules(Rules):
             check(not applied(await bench.one(alive)), "its lease was still running")
             check(applied(await bench.one(_lose(ANNA, elsewhere.number))))
             check(applied(await bench.one(_lose(BERT, None))))
-            check([each.losses for each in await _claim_haunted(bench, WorkerKey("carl"))] == [0])
+            check([each.losses for each in await _claim_suspect(bench, WorkerKey("carl"))] == [0])
 
         self.on_bench(case)
 
@@ -262,15 +262,15 @@ class LostOwnerRules(Rules):
         async def case(bench: Bench) -> None:
             await bench.one(start("a"))
             for number in range(MAX_LOST_OWNERS):
-                (record,) = await _claim_haunted(bench, WorkerKey(f"owner{number}"))
+                (record,) = await _claim_suspect(bench, WorkerKey(f"owner{number}"))
                 check(record.losses == number)
-                check(not await _claim_haunted(bench, BERT), "it is taken")
+                check(not await _claim_suspect(bench, BERT), "it is taken")
                 check(applied(await bench.one(_lose(WorkerKey(f"owner{number}"), record.number))))
-            (record,) = await _claim_haunted(bench, ANNA)
+            (record,) = await _claim_suspect(bench, ANNA)
             check(record.losses == MAX_LOST_OWNERS)
             check(applied(await bench.one(turn(record))))
             check(applied(await bench.one(_lose(ANNA, record.number))))
-            check([each.losses for each in await _claim_haunted(bench, BERT)] == [1])
+            check([each.losses for each in await _claim_suspect(bench, BERT)] == [1])
 
         self.on_bench(case)
 
@@ -278,16 +278,16 @@ class LostOwnerRules(Rules):
         async def case(bench: Bench) -> None:
             await bench.one(start("a"))
             for number in range(MAX_LOST_OWNERS):
-                (record,) = await _claim_haunted(bench, WorkerKey(f"owner{number}"))
+                (record,) = await _claim_suspect(bench, WorkerKey(f"owner{number}"))
                 check(applied(await bench.one(_lose(WorkerKey(f"owner{number}"), record.number))))
-            (record,) = await _claim_haunted(bench, ANNA)
+            (record,) = await _claim_suspect(bench, ANNA)
             block = Block(number=record.number, owner=ANNA, fence=record.fence, reason="it kills", build="old")
             check(applied(await bench.one(block)))
             check((await bench.instance("a")).blocked == "it kills")
-            check(not await _claim_haunted(bench, BERT))
-            check(not await _claim_haunted(bench, BERT, blocked=True), "a restart must not lose another worker to it")
-            check(not await _claim_haunted(bench, BERT, blocked=True, build="old"))
-            (record,) = await _claim_haunted(bench, BERT, blocked=True, build="new")
+            check(not await _claim_suspect(bench, BERT))
+            check(not await _claim_suspect(bench, BERT, blocked=True), "a restart must not lose another worker to it")
+            check(not await _claim_suspect(bench, BERT, blocked=True, build="old"))
+            (record,) = await _claim_suspect(bench, BERT, blocked=True, build="new")
             check(record.losses == 0)
 
         self.on_bench(case)
@@ -299,9 +299,9 @@ class LostOwnerRules(Rules):
             elsewhere = await bench.started("d", owner=BERT, activities=0)
             for _ in range(5):  # in batches, and by several janitors
                 check(applied(await bench.one(_lose_unexplained(ANNA, limit=1))))
-            check({each.id: each.losses for each in await _claim_haunted(bench, CARL)} == {"a": 1, "b": 1, "c": 1})
+            check({each.id: each.losses for each in await _claim_suspect(bench, CARL)} == {"a": 1, "b": 1, "c": 1})
             check(applied(await bench.one(_lose(BERT, None))))
-            check([(each.number, each.losses) for each in await _claim_haunted(bench, CARL)] == [(elsewhere.number, 0)])
+            check([(each.number, each.losses) for each in await _claim_suspect(bench, CARL)] == [(elsewhere.number, 0)])
 
         self.on_bench(case)
 
@@ -309,18 +309,18 @@ class LostOwnerRules(Rules):
         async def case(bench: Bench) -> None:
             await _under_suspicion(bench, "a", "b", "c")
             await bench.one(start("innocent"))
-            (first, *others) = sorted(await _claim_haunted(bench, CARL), key=lambda each: -each.losses)
+            (first, *others) = sorted(await _claim_suspect(bench, CARL), key=lambda each: -each.losses)
             check(first.losses == SUSPECT_AFTER)
-            check([each.id for each in others] == ["innocent"], "only one of them, and whoever is not under suspicion")
-            check(not await _claim_haunted(bench, CARL), "no other before this one is cleared")
-            (second,) = await _claim_haunted(bench, DORA)
+            check([each.id for each in others] == ["innocent"], "one suspect, and the instances that are none")
+            check(not await _claim_suspect(bench, CARL), "no other before this one is cleared")
+            (second,) = await _claim_suspect(bench, DORA)
             check(
                 (second.losses, second.number != first.number) == (SUSPECT_AFTER, True), "another owner tries another"
             )
             check(applied(await bench.one(turn(first))))
-            (third,) = await _claim_haunted(bench, CARL)
+            (third,) = await _claim_suspect(bench, CARL)
             check({first.id, second.id, third.id} == {"a", "b", "c"})
-            check(not await _claim_haunted(bench, DORA))
+            check(not await _claim_suspect(bench, DORA))
 
         self.on_bench(case)
 
@@ -328,17 +328,17 @@ class LostOwnerRules(Rules):
         async def case(bench: Bench) -> None:
             await _under_suspicion(bench, "a")
             await bench.one(start("innocent"))
-            check([each.id for each in await _claim_haunted(bench, CARL, limit=1)] == ["a"])
-            check([each.id for each in await _claim_haunted(bench, CARL, limit=1)] == ["innocent"])
+            check([each.id for each in await _claim_suspect(bench, CARL, limit=1)] == ["a"])
+            check([each.id for each in await _claim_suspect(bench, CARL, limit=1)] == ["innocent"])
 
         self.on_bench(case)
 
     def test_G12_the_next_loss_is_counted_for_the_suspect_that_was_claimed_alone(self) -> None:
         async def case(bench: Bench) -> None:
             await _under_suspicion(bench, "a", "b")
-            (tried,) = await _claim_haunted(bench, CARL)
+            (tried,) = await _claim_suspect(bench, CARL)
             check(applied(await bench.one(_lose_unexplained(CARL))))
-            found = [*await _claim_haunted(bench, DORA), *await _claim_haunted(bench, WorkerKey("emil"))]
+            found = [*await _claim_suspect(bench, DORA), *await _claim_suspect(bench, WorkerKey("emil"))]
             losses = {each.id: each.losses for each in found}
             check(losses == {"a": SUSPECT_AFTER, "b": SUSPECT_AFTER} | {tried.id: MAX_LOST_OWNERS})
 
@@ -347,28 +347,28 @@ class LostOwnerRules(Rules):
     def test_G12_a_released_suspect_is_claimed_again_when_it_has_something_to_do(self) -> None:
         async def case(bench: Bench) -> None:
             await _under_suspicion(bench, "a", "b")
-            (tried,) = await _claim_haunted(bench, CARL)
+            (tried,) = await _claim_suspect(bench, CARL)
             check(applied(await bench.one(Release(number=tried.number, owner=CARL, fence=tried.fence))))
-            (other,) = await _claim_haunted(bench, CARL)
+            (other,) = await _claim_suspect(bench, CARL)
             check(other.id != tried.id)
             check(applied(await bench.one(turn(other))))
-            check(not await _claim_haunted(bench, CARL), "it has nothing to do")
+            check(not await _claim_suspect(bench, CARL), "it has nothing to do")
             check(applied(await bench.one(_lose_unexplained(CARL))))
             await bench.one(Deliver(id=tried.id, event=CancelRequested(time_ms=0)))
-            losses = {each.id: each.losses for each in await _claim_haunted(bench, DORA)}
+            losses = {each.id: each.losses for each in await _claim_suspect(bench, DORA)}
             check(losses == {tried.id: SUSPECT_AFTER, other.id: 1}, "who does not have it is not lost with it")
 
         self.on_bench(case)
 
 
 async def _under_suspicion(bench: Bench, *names: str) -> None:
-    """Instances that two owners in a row were lost with, and nobody knows why."""
+    """Instances that lost two owners in a row, by unexplained losses."""
     for name in names:
         await bench.started(name, activities=0)
     for number in range(SUSPECT_AFTER):
         check(applied(await bench.one(_lose_unexplained(ANNA if number == 0 else WorkerKey(f"lost{number}")))))
         if number + 1 < SUSPECT_AFTER:
-            check(len(await _claim_haunted(bench, WorkerKey(f"lost{number + 1}"))) == len(names))
+            check(len(await _claim_suspect(bench, WorkerKey(f"lost{number + 1}"))) == len(names))
 
 
 def _lose_unexplained(key: WorkerKey, *, limit: int = EVERYTHING) -> MarkWorkerLost:
@@ -379,7 +379,7 @@ def _lose(key: WorkerKey, culprit: InstanceNumber | None, *, limit: int = EVERYT
     return MarkWorkerLost(key=key, at_deadline=False, limit=limit, culprit=culprit)
 
 
-async def _claim_haunted(
+async def _claim_suspect(
     bench: Bench, owner: WorkerKey, *, blocked: bool = False, build: str = "", limit: int = EVERYTHING
 ) -> list[InstanceRecord]:
     """Everything there is to claim, by a worker that is registered if it is not."""

@@ -1,4 +1,4 @@
-"""Terminations: an instance is ended from outside, in one commit, whoever owns it (A9)."""
+"""Terminations: an instance ends in one commit, whichever worker owns it (A9)."""
 
 from holdfast.core.history import InstanceTerminated, Started, decode_events
 from holdfast.core.lifecycle import InstanceState
@@ -85,7 +85,7 @@ class TerminationRules(Rules):
             check(await bench.instance("a") == closed)
             loaded = await bench.store.load(record.number, 1)
             check(len(loaded.attempts) == 1 and not loaded.inbox)
-            check(loaded.attempts[0].state == "COMPLETED", "the body had ended before it was told to stop")
+            check(loaded.attempts[0].state == "COMPLETED", "the body had ended before the cancel")
 
         self.on_bench(case)
 

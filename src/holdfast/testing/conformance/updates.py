@@ -15,13 +15,13 @@ from holdfast.testing.conformance.messages import claimable, refuses_to_close_un
 
 
 def update(instance_id: str, update_id: str = "one", *, name: str = "add", data: bytes = b"1") -> Deliver:
-    """An update with the input 1, unless said otherwise."""
+    """An update, by default with the input 1."""
     event = UpdateAccepted(time_ms=0, id=update_id, name=name, input=Payload(msgspec.Raw(data)))
     return Deliver(id=InstanceId(instance_id), event=event, message_id=update_id)
 
 
 def answer(state: UpdateState, update_id: str = "one", data: bytes | None = b"1") -> tuple[UpdateAnswer, ...]:
-    """What a turn says of one update."""
+    """The answer of a turn to one update."""
     return (UpdateAnswer(id=update_id, state=state, answer=data),)
 
 
@@ -71,7 +71,7 @@ class UpdateRules(Rules):
         self.on_bench(case)
 
     def test_G4_an_update_does_not_make_an_execution_claimable_that_takes_none(self) -> None:
-        """An empty name among the events that are waited for says so: the update is for the next execution."""
+        """With an empty name among the awaited events the update is for the next execution."""
 
         async def case(bench: Bench) -> None:
             for instance_id, waits, is_claimable in (("a", ("",), False), ("b", ("go",), True)):
@@ -166,7 +166,7 @@ class UpdateRules(Rules):
             check(applied(await bench.one(turn(record, consumed=rows, answers=answer(UpdateState.DONE, "before")))))
             check(await told(bench, update("a", "late")) is EventVerdict.DELIVER)
             check(applied(await bench.one(closing(await bench.instance("a")))))
-            check(await state_of(bench, record, "late") is None, "nobody takes it any more")
+            check(await state_of(bench, record, "late") is None, "a closed instance takes no update")
             check(await state_of(bench, record, "before") is UpdateState.DONE)
             check(await told(bench, update("a", "new")) is EventVerdict.CLOSED)
             check(await told(bench, update("a", "late")) is EventVerdict.CLOSED)

@@ -212,7 +212,7 @@ class WorkerRules(Rules):
         async def case(bench: Bench) -> None:
             first = await bench.started("a", activities=2)
             await bench.started("b", owner=BERT)
-            check(applied(await bench.one(completion(first, 0))), "a closed attempt is in nobody's name")
+            check(applied(await bench.one(completion(first, 0))), "a closed attempt has no owner")
             held = await bench.store.rows_owned_by(ANNA)
             check([(each.key.activity, str(each.state)) for each in held.attempts] == [(1, "RUNNING")])
             check([(each.number, each.fence) for each in held.instances] == [(first.number, first.fence)])

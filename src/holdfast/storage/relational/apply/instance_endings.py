@@ -67,7 +67,8 @@ def settle_pending(transaction: Transaction, number: InstanceNumber) -> None:
 
     Most instances leave nothing behind. Where reads are cheap, one read tells, at a quarter of the cost of the writes.
     """
-    sql, do = transaction.sql, transaction.execute
+    sql = transaction.sql
+    do = transaction.execute
     if transaction.reads_are_cheap and not transaction.fetch(sql.has_pending, number)[0][0]:
         return
     do(sql.exit_responses, number)
@@ -87,7 +88,8 @@ def end_from_outside(transaction: Transaction, found: InstanceRecord, ended: Ext
 
     The row in `closings` says that its children are still to be closed: by the caller, or by any worker (C1).
     """
-    number, now_ms = found.number, transaction.now_ms
+    number = found.number
+    now_ms = transaction.now_ms
     events: list[HistoryEvent] = [ended] if found.turn else [*_unread_start(transaction, number), ended]
     state = state_after(found.state, ended)
     outcome = outcome_of(ended)

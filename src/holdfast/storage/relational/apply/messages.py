@@ -51,7 +51,8 @@ logger = logging.getLogger("holdfast")
 
 def apply_deliver(transaction: Transaction, message: Deliver) -> Outcome:
     """Deliver a message, or reject it. A refused message changes nothing."""
-    event, number = message.event, message.number
+    event = message.event
+    number = message.number
     if isinstance(event, EventReceived):
         by_id = (transaction.sql.lock_mailbox_by_id, message.id)
         rows = transaction.fetch(*(by_id if number is None else (transaction.sql.lock_mailbox, number)))

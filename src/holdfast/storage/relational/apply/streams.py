@@ -18,7 +18,9 @@ from holdfast.storage.relational.transaction import Transaction
 
 def apply_stream_values(transaction: Transaction, responses: StreamValues) -> Outcome:
     """Without a turn: all of them or none, into the inbox. A repetition changes nothing (L11)."""
-    key, now_ms, count = responses.key, transaction.now_ms, len(responses.event.numbers)
+    key = responses.key
+    now_ms = transaction.now_ms
+    count = len(responses.event.numbers)
     entered = enter_pending(responses.from_ledger, count)
     if not _move(transaction, responses, responses.from_ledger, entered):
         if transaction.fetch(transaction.sql.entered_responses, *_guard(responses), entered // RESPONSE_ENTRY):

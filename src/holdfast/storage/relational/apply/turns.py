@@ -102,8 +102,12 @@ def _has_read_all(transaction: Transaction, number: InstanceNumber, read_to: int
 
 def _advance(transaction: Transaction, turn: Turn) -> bool:
     after = turn.turn + 1 if turn.events else turn.turn
-    number, fence, owner, before = turn.number, turn.fence, turn.owner, turn.turn
-    sql, stamp_ms = transaction.sql, turn.stamp_ms
+    number = turn.number
+    fence = turn.fence
+    owner = turn.owner
+    before = turn.turn
+    sql = transaction.sql
+    stamp_ms = turn.stamp_ms
     if turn.key is not None:
         return transaction.update(sql.commit_flow_turn, after, stamp_ms, turn.key, number, fence, owner, before) > 0
     return transaction.update(sql.commit_turn, after, stamp_ms, number, fence, owner, before) > 0
@@ -122,7 +126,8 @@ def write_turn(transaction: Transaction, turn: Turn, number: InstanceNumber) -> 
 def _write_effects(
     transaction: Transaction, turn: Turn, effects: TurnEffects, number: InstanceNumber
 ) -> tuple[EndedInstance, ...]:
-    execution, change = turn.execution, transaction.update
+    execution = turn.execution
+    change = transaction.update
     insert_payloads(transaction, number, effects.payloads)
     for row in effects.consumed:
         require(change(transaction.sql.delete_inbox, row, number) == 1, f"message {row} of instance {number} was gone")

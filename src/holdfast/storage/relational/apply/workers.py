@@ -43,7 +43,8 @@ def apply_mark_worker_lost(transaction: Transaction, lose: MarkWorkerLost) -> Ou
 
     The first member decides the verdict on the loss. Later ones, which may know less or more, use it.
     """
-    now_ms, loss = transaction.now_ms, _judged_by(lose)
+    now_ms = transaction.now_ms
+    loss = _judged_by(lose)
     found = transaction.fetch(transaction.sql.lock_worker, lose.key)
     if lose.instances_only:
         return _release_instances(transaction, lose, is_active=[state for state, _ in found] == [WorkerState.ACTIVE])
