@@ -8,7 +8,6 @@ import ast
 import inspect
 import textwrap
 from collections.abc import Iterator
-from dataclasses import is_dataclass
 from typing import Any, Final
 
 import holdfast
@@ -140,18 +139,19 @@ def _is_documented_here(shape: type, name: str) -> bool:
     return not home.__module__.startswith(INHERITED_FROM_OUTSIDE) and (home is shape or home is not holdfast.Client)
 
 
-def _function_of(member: object) -> Any:
+def _function_of(member: Any) -> Any:
     if isinstance(member, property):
         return member.fget
-    if isinstance(member, classmethod | staticmethod):
+    if hasattr(member, "__func__"):  # a class method or a static method
         return member.__func__
     return member if inspect.isfunction(member) else None
 
 
 def _constructor(shape: type) -> str:
     """The parameters of a class: those of its `__init__`, or the fields of a dataclass or msgspec structure."""
-    if "__init__" in vars(shape) and not is_dataclass(shape):
-        return _signature(vars(shape)["__init__"])
+    own = vars(shape)
+    if "__init__" in own and "__dataclass_fields__" not in own:
+        return _signature(own["__init__"])
     definition = ast.parse(textwrap.dedent(inspect.getsource(shape))).body[0]
     if not isinstance(definition, ast.ClassDef):
         raise TypeError(f"{shape} is not a class definition")
