@@ -126,7 +126,7 @@ def play(console: Console, place: Place) -> None:
     finally:
         first.kill()
     killed_ms = clock.elapsed_ms()
-    console.print(Text.assemble(("kill -9", "bold red"), f"  worker 1 died while {KILLED_IN} ran"))
+    console.print(Text.assemble(("kill -9  ", "bold red"), f"worker 1 died while {KILLED_IN} ran"))
     second = place.start_worker(console, "worker 2", "magenta")
     try:
         _wait_for(place, second.process, "began", KILLED_IN)

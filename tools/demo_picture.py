@@ -31,7 +31,7 @@ TEMPLATE: Final = """\
 {chrome}
 <g transform="translate({terminal_x}, {terminal_y})" clip-path="url(#{unique_id}-clip-terminal)">
 {backgrounds}
-<g class="{unique_id}-matrix">
+<g class="{unique_id}-matrix" xml:space="preserve">
 {matrix}
 </g>
 </g>
@@ -43,7 +43,7 @@ def main() -> int:
     """Runs the demo and writes its picture. Returns 1 if the demo fails."""
     console = Console(file=io.StringIO(), record=True, width=WIDTH_COLUMNS, highlight=False, force_terminal=True)
     console.print(Text.assemble(("$ ", "green"), "make demo"))
-    with tempfile.TemporaryDirectory(prefix="holdfast-demo-") as folder:
+    with tempfile.TemporaryDirectory(prefix="demo-") as folder:
         try:
             play(console, Place(Path(folder)))
         except DemoFailed as error:
