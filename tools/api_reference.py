@@ -1,17 +1,22 @@
 """Renders docs/reference/api.md from the signatures and docstrings of the public names.
 
 Every name of `holdfast.__all__` and `holdfast.testing.__all__` belongs to exactly one section of `SECTIONS`; a name
-without a section, or without a docstring, is an error. Annotations are printed as the source has them.
+without a section, or without a docstring, is an error. Annotations are printed as the source has them. Names with a
+leading underscore, deprecated names and the citations of rules are left out.
 """
 
 import ast
 import inspect
+import re
 import textwrap
 from collections.abc import Iterator
 from typing import Any, Final
 
 import holdfast
 from holdfast import testing
+from holdfast.client.views import instances, overview
+from holdfast.client.views.instances import NEWEST
+from holdfast.flows.builder import NodeRef
 
 SECTIONS: Final[dict[str, tuple[str, ...]]] = {
     "Definitions": ("workflow", "Workflow", "activity", "Activity", "StreamActivity", "Retry", "Flow"),
@@ -44,6 +49,52 @@ SECTIONS: Final[dict[str, tuple[str, ...]]] = {
 }
 """The names of `holdfast` by section. Errors have a page of their own; `testing` has the last section."""
 
+RETURNED: Final = (
+    instances.Summary,
+    instances.Description,
+    instances.AttemptView,
+    instances.StepView,
+    instances.MessageView,
+    instances.UpdateView,
+    instances.SetAsideEvent,
+    instances.Excerpt,
+    instances.HistoryEntry,
+    overview.WorkerView,
+    overview.QueueView,
+    NodeRef,
+)
+"""Classes of returned values, which programs read and do not import."""
+ALIASES: Final = {
+    "Duration": "seconds, or a `datetime.timedelta`",
+    "DeadlineOption": "a `Duration`, None for no deadline, or omitted: that of the workflow",
+    "Limit": "a `Duration`, or None for no limit",
+    "Length": "a `Duration`, a string such as `1h30m`, or an expression that gives seconds",
+    "EventPolicyOption": '`"mailbox"` or `"drop_unsubscribed"`',
+    "IdPolicyOption": '`"idempotent"`, `"reuse"` or `"terminate_existing"`',
+    "ParentCloseOption": '`"terminate"`, `"cancel"` or `"abandon"`',
+    "AnyWorkflow": "a workflow or a flow, with any parameters",
+    "AnyActivity": "an activity, with any parameters",
+    "NamedEvent": 'a name or an `hf.Event`, and a value: `("approval", value)`',
+    "EdgeArguments": "a node, its id, an edge such as `fox.failed(TooTired)`, or a list of them",
+    "ConditionArgument": "an expression: a CEL string, or one made from a node such as `start.input.cents > 5`",
+    "Where": "an activity, a name, the number of a commit, or `...` for every commit",
+}
+"""The names of types in signatures."""
+MADE_INSIDE: Final = frozenset(
+    {
+        "Activity",
+        "Cancelled",
+        "Change",
+        "ChildHandle",
+        "Client",
+        "Crash",
+        "CrashReport",
+        "Handle",
+        "StreamActivity",
+        "Workflow",
+    }
+)
+"""Classes whose objects come from other calls, so that their constructors are not public."""
 LEFT_OUT: Final = frozenset({"__version__", "testing", "errors"})
 INTERNAL: Final = frozenset(
     {
@@ -53,6 +104,8 @@ INTERNAL: Final = frozenset(
         "fingerprint",
         "first_key",
         "hash",
+        "is_due",
+        "kind",
         "line_of",
         "policy",
         "queues_named",
@@ -60,6 +113,11 @@ INTERNAL: Final = frozenset(
     }
 )
 """Members without a leading underscore that other packages of Holdfast call and users do not."""
+DEPRECATED: Final = "status"
+"""The former name of `state`, as a parameter and as an attribute of a value."""
+CITATION: Final = re.compile(r" \([A-Z]\d+(?:, [A-Z]\d+)*\)")
+"""The number of a rule, for readers of the source."""
+WIDTH_COLUMNS: Final = 100
 _END: Final = "(end of the docstring)"
 INHERITED_FROM_OUTSIDE: Final = ("builtins", "msgspec", "enum", "typing")
 
@@ -68,10 +126,15 @@ def api_page(note: str) -> str:
     """The page. Raises `ValueError` for a public name without a section or a docstring."""
     _check_sections()
     lines = [note, "# Python API", "", "`import holdfast as hf`. Errors are on [their own page](errors.md)."]
+    lines += ["", "Types in the signatures:", "", "| type | values |", "|---|---|"]
+    lines += [f"| `{name}` | {meaning} |" for name, meaning in ALIASES.items()]
     for title, names in SECTIONS.items():
         lines += ["", f"## {title}"]
         for name in names:
             lines += _entry(f"hf.{name}", getattr(holdfast, name))
+    lines += ["", "## Returned values", "", "Objects with these attributes come from the calls above."]
+    for shape in RETURNED:
+        lines += ["", f"### `{shape.__name__}`", *_docstring(shape.__name__, shape), *_members(shape)]
     lines += ["", "## Testing", "", "`from holdfast import testing`"]
     for name in sorted(testing.__all__):
         lines += _entry(f"testing.{name}", getattr(testing, name))
@@ -98,40 +161,58 @@ def _entry(name: str, value: Any) -> Iterator[str]:
     yield ""
     yield f"### `{name}`"
     if inspect.isroutine(value):
-        yield from _code(f"{name}{_signature(value)}")
-        yield from _docstring(name, value)
-        return
-    if inspect.ismodule(value):
+        yield ""
+        yield from _code(f"{_awaited(value)}{name}", *_signature(value))
         yield from _docstring(name, value)
         return
     shape = value if isinstance(value, type) else type(value)
-    if isinstance(value, type) and not _is_made_inside(value):
-        yield from _code(f"{name}{_constructor(value)}")
+    if isinstance(value, type) and value.__name__ not in MADE_INSIDE:
+        yield ""
+        yield from _code(name, _constructor(value), "")
     yield from _docstring(name, shape)
     yield from _members(shape)
 
 
-def _is_made_inside(shape: type) -> bool:
-    """Whether users get objects of this class from other calls, so that its constructor is not public."""
-    return shape.__name__ in {"Client", "Handle", "Change", "ChildHandle", "Activity", "StreamActivity", "Workflow"}
-
-
 def _members(shape: type) -> Iterator[str]:
-    own = [
-        (name, member)
-        for name, member in inspect.getmembers_static(shape)
-        if not name.startswith("_") and name not in INTERNAL and _is_documented_here(shape, name)
-    ]
-    for name, member in own:
+    """The attributes, properties and methods with a docstring; all attributes if the constructor is not shown."""
+    is_value = shape in RETURNED or shape.__name__ in MADE_INSIDE
+    for name, (annotation, text) in _fields(shape).items():
+        if text or (is_value and not isinstance(vars(shape).get(name), str)):
+            yield from ["", f"- `{name}: {annotation}`" + (f": {text}" if text else "")]
+    for name, member in inspect.getmembers_static(shape):
+        if name.startswith("_") or name in INTERNAL or name == DEPRECATED or not _is_documented_here(shape, name):
+            continue
         function = _function_of(member)
         if function is None or not inspect.getdoc(function):
             continue
-        text = " ".join((inspect.getdoc(function) or "").split("\n\n")[0].split())
+        first, *others = _paragraphs(name, function)
         if isinstance(member, property):
-            yield from ["", f"- `{name}`: {text}"]
+            yield from ["", f"- `{name}`: {first}"]
         else:
-            prefix = "await " if inspect.iscoroutinefunction(function) else ""
-            yield from ["", f"- `{prefix}{name}{_signature(function)}`: {text}"]
+            yield from _method(f"{_awaited(function)}{name}", function, first)
+        yield from (f"  {line}" if line else "" for line in others)
+
+
+def _method(name: str, function: Any, first: str) -> Iterator[str]:
+    """The item of a method: its signature in one line, or in a block if it is long."""
+    parts, returns = _signature(function)
+    line = f"{name}({', '.join(parts)}){returns}"
+    if len(line) <= WIDTH_COLUMNS:
+        yield from ["", f"- `{line}`: {first}"]
+        return
+    yield from ["", f"- `{name}`: {first}", ""]
+    yield from (f"  {line}" for line in _code(name, parts, returns))
+
+
+def _paragraphs(name: str, function: Any) -> list[str]:
+    """The first paragraph of a docstring as one line, then the lines of the others."""
+    lines = list(_docstring(name, function))[1:]
+    end = lines.index("") if "" in lines else len(lines)
+    return [" ".join(lines[:end]), *lines[end:]]
+
+
+def _awaited(function: Any) -> str:
+    return "await " if inspect.iscoroutinefunction(function) else ""
 
 
 def _is_documented_here(shape: type, name: str) -> bool:
@@ -147,19 +228,42 @@ def _function_of(member: Any) -> Any:
     return member if inspect.isfunction(member) else None
 
 
-def _constructor(shape: type) -> str:
+def _constructor(shape: type) -> list[str]:
     """The parameters of a class: those of its `__init__`, or the fields of a dataclass or msgspec structure."""
-    own = vars(shape)
-    if "__init__" in own and "__dataclass_fields__" not in own:
-        return _signature(own["__init__"])
+    initializer = inspect.getattr_static(shape, "__init__")
+    if inspect.isfunction(initializer) and "__dataclass_fields__" not in vars(shape):
+        return _signature(initializer)[0]
+    return [ast.unparse(each) for each in _definition(shape).body if isinstance(each, ast.AnnAssign)]
+
+
+def _definition(shape: type) -> ast.ClassDef:
     definition = ast.parse(textwrap.dedent(inspect.getsource(shape))).body[0]
     if not isinstance(definition, ast.ClassDef):
         raise TypeError(f"{shape} is not a class definition")
-    fields = [ast.unparse(each) for each in definition.body if isinstance(each, ast.AnnAssign)]
-    return f"({', '.join(fields)})"
+    return definition
 
 
-def _signature(function: Any) -> str:
+def _fields(shape: type) -> dict[str, tuple[str, str]]:
+    """The public attributes that a class and its bases declare: annotation and docstring."""
+    found: dict[str, tuple[str, str]] = {}
+    for base in reversed(shape.__mro__):
+        if not base.__module__.startswith("holdfast.") or base is holdfast.Client is not shape:
+            continue
+        body = _definition(base).body
+        for statement, after in zip(body, [*body[1:], None], strict=True):
+            if not isinstance(statement, ast.AnnAssign) or not isinstance(statement.target, ast.Name):
+                continue
+            name = statement.target.id
+            if name.startswith("_") or name in INTERNAL:
+                continue
+            text = ""
+            if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
+                text = CITATION.sub("", " ".join(str(after.value.value).split()).replace("``", "`"))
+            found[name] = (ast.unparse(statement.annotation).strip("'"), text)
+    return found
+
+
+def _signature(function: Any) -> tuple[list[str], str]:
     """The parameters and the result: annotations as the source has them, defaults as values, nothing private."""
     definition = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
     if not isinstance(definition, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -172,7 +276,7 @@ def _signature(function: Any) -> str:
     shown = [
         parameter
         for parameter in inspect.signature(function).parameters.values()
-        if parameter.name not in {"self", "cls"} and not parameter.name.startswith("_")
+        if parameter.name not in {"self", "cls", DEPRECATED} and not parameter.name.startswith("_")
     ]
     parts: list[str] = []
     for before, parameter in zip([None, *shown], shown, strict=False):
@@ -185,7 +289,7 @@ def _signature(function: Any) -> str:
             parts.append("*")
         parts.append(_parameter(parameter, annotations.get(parameter.name, "")))
     returns = "" if definition.returns is None else ast.unparse(definition.returns).replace("'", "")
-    return f"({', '.join(parts)})" + ("" if returns in {"", "None"} else f" -> {returns}")
+    return parts, "" if returns in {"", "None"} else f" -> {returns}"
 
 
 def _parameter(parameter: inspect.Parameter, annotation: str) -> str:
@@ -194,12 +298,16 @@ def _parameter(parameter: inspect.Parameter, annotation: str) -> str:
     text = f"{star}{parameter.name}" + (f": {annotation.strip(chr(39))}" if annotation else "")
     if parameter.default is parameter.empty:
         return text
-    default = "..." if parameter.default is ... else repr(getattr(parameter.default, "value", parameter.default))
+    is_placeholder = parameter.default is ... or parameter.default is NEWEST
+    default = "..." if is_placeholder else repr(getattr(parameter.default, "value", parameter.default))
     return f"{text} = {default}" if annotation else f"{text}={default}"
 
 
-def _code(text: str) -> list[str]:
-    return ["", "```python", *textwrap.wrap(text, 100, subsequent_indent="    ", break_long_words=False), "```"]
+def _code(name: str, parts: list[str], returns: str) -> list[str]:
+    """A signature: in one line, or with a line for each parameter."""
+    line = f"{name}({', '.join(parts)}){returns}"
+    lines = [line] if len(line) <= WIDTH_COLUMNS else [f"{name}(", *(f"    {part}," for part in parts), f"){returns}"]
+    return ["```python", *lines, "```"]
 
 
 def _docstring(name: str, value: object) -> Iterator[str]:
@@ -208,7 +316,7 @@ def _docstring(name: str, value: object) -> Iterator[str]:
         raise ValueError(f"{name} is public and has no docstring")
     yield ""
     code: list[str] = []
-    for line in [*text.replace("``", "`").splitlines(), _END]:
+    for line in [*CITATION.sub("", text).replace("``", "`").splitlines(), _END]:
         if line.startswith("    ") or (code and not line):
             code.append(line.removeprefix("    "))
             continue

@@ -233,7 +233,7 @@ class Description(Stateful, frozen=True, kw_only=True):
     damage: list[str] = []
     """Rows and columns that cannot be read. `holdfast verify` checks the whole store."""
     obstacles: list[str] = []
-    """Work that no live worker can take, a sentence each (see `client.views.obstacles`)."""
+    """Work that no live worker can take, a sentence each."""
 
 
 class Summary(Stateful, frozen=True, kw_only=True):
