@@ -5,7 +5,8 @@ appears in this process is taken at once, work of other processes when they noti
 work whose notification was lost.
 
 References between the parts point downwards: duties hold turns, turns hold attempts, and all hold the context. Three
-protocols point upwards: `AttemptSink` (kept by `TurnTaker`), `LeaseEvents` and `LocalWorker` (kept by `WorkerRuntime`).
+protocols point upwards: `TurnTaker` implements `AttemptSink`, and `WorkerRuntime` implements `LeaseEvents` and
+`LocalWorker`.
 """
 
 import asyncio
@@ -47,7 +48,7 @@ DEFAULT_CACHE_SIZE: Final = 1_000
 class WorkerRuntime:
     """The worker of one process. It is started once and stopped once.
 
-    Keeps the protocols `LeaseEvents` of the lease and `LocalWorker` of the session.
+    Implements the protocols `LeaseEvents` of the lease and `LocalWorker` of the session.
     """
 
     def __init__(self, session: StoreSession, registry: Registry, options: WorkerOptions) -> None:

@@ -69,7 +69,7 @@ class LeaseEvents(Protocol):
 
 
 class WorkerLease:
-    """The lease of one worker. Keeps the protocol `LeaseGate` of the committer."""
+    """The lease of one worker. Implements the protocol `LeaseGate` of the committer."""
 
     def __init__(
         self,

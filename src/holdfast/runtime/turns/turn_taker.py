@@ -39,7 +39,7 @@ MAX_ENDING: Final = 1_000
 
 
 class TurnTaker:
-    """Takes the turns of one worker. Keeps the protocol `AttemptSink` of the runner."""
+    """Takes the turns of one worker. Implements the protocol `AttemptSink` of the runner."""
 
     def __init__(
         self, context: WorkerContext, instances: OwnedInstances, attempts: AttemptRunner, slots: ActivitySlots
