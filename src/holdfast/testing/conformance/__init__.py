@@ -55,4 +55,4 @@ class StoreConformance(
     StaleWorkerRules,
     ConcurrentDutyRules,
 ):
-    """All of the rules."""
+    """Every rule of the kit."""

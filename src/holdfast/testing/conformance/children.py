@@ -1,4 +1,4 @@
-"""Children: created with a turn of their parent, answering it once, and what its end means (G4, G5, G11, C1)."""
+"""Rules of children: created with a turn of the parent, answered once, and closed with the parent (G4, G5, G11, C1)."""
 
 from typing import Any
 
@@ -62,7 +62,7 @@ async def family(bench: Bench, *children: NewChild) -> InstanceRecord:
 
 
 def with_children(parent: InstanceRecord, *children: NewChild, **more: Any) -> Turn:
-    """A turn that starts them."""
+    """A turn that starts these children."""
     return turn(parent, children=children, has_relatives=True, **more)
 
 
@@ -75,17 +75,17 @@ async def begin(bench: Bench, instance_id: str) -> InstanceRecord:
 
 
 async def inbox(bench: Bench, record: InstanceRecord) -> list[HistoryEvent]:
-    """What waits for an instance."""
+    """The messages in the inbox of an instance."""
     return [decode_event(row.event) for row in (await bench.store.load(record.number, record.execution)).inbox]
 
 
 async def states(bench: Bench, *ids: str) -> list[str]:
-    """Where they are."""
+    """The states of these instances."""
     return [(await bench.instance(each)).state.value for each in ids]
 
 
 class ChildRules(Rules):
-    """What every store must do about children."""
+    """Start, result, cancellation and end of children."""
 
     def test_G11_a_child_is_created_with_the_turn_of_its_parent_or_not_at_all(self) -> None:
         async def case(bench: Bench) -> None:
@@ -114,9 +114,9 @@ class ChildRules(Rules):
             parent = await family(
                 bench, new_child(0, "mine", named=True), new_child(1, "taken", named=True), new_child(2, "taken")
             )
-            told = await inbox(bench, parent)
-            check([type(event) for event in told] == [ChildStarted, ChildRefused, ChildRefused])
-            check([event.child for event in told if isinstance(event, ChildStarted | ChildRefused)] == [0, 1, 2])
+            received = await inbox(bench, parent)
+            check([type(event) for event in received] == [ChildStarted, ChildRefused, ChildRefused])
+            check([event.child for event in received if isinstance(event, ChildStarted | ChildRefused)] == [0, 1, 2])
             check((await bench.store.read_relatives(parent.number)).children == {InstanceState.REQUESTED: 1})
 
         self.on_bench(case)
@@ -133,8 +133,8 @@ class ChildRules(Rules):
             check(applied(await bench.one(turned)))
             after = await bench.instance("p/1/0")
             check(after.number != before.number and (await states(bench, "p/1/0")) == ["REQUESTED"])
-            told = await inbox(bench, await bench.instance("p"))
-            check([type(event) for event in told] == [ChildRefused], "one that is open keeps its id")
+            received = await inbox(bench, await bench.instance("p"))
+            check([type(event) for event in received] == [ChildRefused], "one that is open keeps its id")
 
         self.on_bench(case)
 
@@ -152,9 +152,9 @@ class ChildRules(Rules):
             check(applied(await bench.one(ended)))
             await bench.one(Terminate(id=InstanceId("p/1/2"), reason="enough"))
             await bench.one(Deliver(id=InstanceId("p/1/3"), event=CancelRequested(time_ms=0, reason="why")))
-            told = await inbox(bench, parent)
-            check([type(event) for event in told] == [ChildCompleted, ChildFailed, ChildStopped, ChildStopped])
-            stopped = [(each.child, each.state, each.reason) for each in told if isinstance(each, ChildStopped)]
+            received = await inbox(bench, parent)
+            check([type(event) for event in received] == [ChildCompleted, ChildFailed, ChildStopped, ChildStopped])
+            stopped = [(each.child, each.state, each.reason) for each in received if isinstance(each, ChildStopped)]
             check(stopped == [(2, "TERMINATED", "enough"), (3, "CANCELLED", "why")])
             check("p" in await claimable(bench))
 
@@ -171,8 +171,8 @@ class ChildRules(Rules):
                 state=InstanceState.COMPLETED, outcome=msgspec.json.encode(Payload(reference=reference))
             )
             check(applied(await bench.one(closing(child, close=close, has_relatives=True))))
-            told = (await inbox(bench, parent))[0]
-            check(isinstance(told, ChildCompleted) and told.result.reference == reference)
+            received = (await inbox(bench, parent))[0]
+            check(isinstance(received, ChildCompleted) and received.result.reference == reference)
             check((await bench.store.read_payloads(parent.number))[reference] == LARGE)
 
         self.on_bench(case)
@@ -213,8 +213,8 @@ class ChildRules(Rules):
             check(
                 applied(await bench.one(turn(await bench.instance("p"), children_cancelled=asks, has_relatives=True)))
             )
-            told = await inbox(bench, child)
-            check([each.reason for each in told if isinstance(each, CancelRequested)] == ["enough"])
+            received = await inbox(bench, child)
+            check([each.reason for each in received if isinstance(each, CancelRequested)] == ["enough"])
             check(await states(bench, "p/1/0") == ["CANCEL_REQUESTED"])
 
         self.on_bench(case)

@@ -1,6 +1,6 @@
-"""Duties that any worker does, here by two at once through stores of their own (C1, C5).
+"""Rules of duties that any worker performs: two workers perform them concurrently, each through its own store (C1, C5).
 
-Both have read the same before either has written. What there is to do is done, and once.
+Both read the same rows before either writes. Every change is made, and made once.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ Both = Sequence[Bench]
 
 
 class ConcurrentDutyRules(Rules):
-    """Expiry, timers, verification and clean-up by two at once."""
+    """Expiry, lost workers, closing of children and clean-up by two workers at once."""
 
     def test_C1_two_workers_release_the_rows_of_a_lost_worker_once(self) -> None:
         async def case(both: Both) -> None:
@@ -253,9 +253,10 @@ class ConcurrentDutyRules(Rules):
 async def _lost_by(
     both: Both, key: WorkerKey, first: MarkWorkerLost, second: MarkWorkerLost, *, is_flipped: bool
 ) -> tuple[list[int], list[int]]:
-    """What is counted, instance by instance, the one that it was running before the others; and attempt by attempt.
+    """The losses counted for each instance, the one that the lost worker was running first, and for each attempt.
 
-    The first has ended the lease and moved a batch before the second begins, or both are at it at once.
+    With `is_flipped` the first worker has ended the lease and moved a batch before the second begins; else both
+    run concurrently.
     """
     here = both[0]
     here.beat(key)
@@ -283,7 +284,7 @@ async def _lose_all(bench: Bench) -> int:
 
 
 async def _until_nothing_is_left(bench: Bench, member: Member) -> int:
-    """How many rows one of two who do the same has moved."""
+    """Commit a member until it changes nothing. Returns the number of rows that it changed."""
     moved = 0
     while True:
         outcome = await bench.one(member)
@@ -297,7 +298,7 @@ async def _cleaned_up(bench: Bench) -> None:
     for _ in range(MOST_PIECES):
         if not await bench.store.prune():
             return
-    check(False, "a clean-up comes to no end")
+    check(False, f"prune() still reports more rows after {MOST_PIECES} calls")
 
 
 def _expiry(bench: Bench, attempt: AttemptRecord) -> Member:

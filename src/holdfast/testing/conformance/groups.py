@@ -1,6 +1,6 @@
-"""Groups: one transaction, isolated members, and an id by which an unknown outcome is settled.
+"""Rules of groups: one transaction, isolated members, and an id that settles an unknown outcome.
 
-Another store on the same data, as another process opens it: what was acknowledged is there, and guards hold.
+Rules of shared data: another store object, as another process opens it, reads what was acknowledged, and guards hold.
 """
 
 import asyncio
@@ -64,7 +64,7 @@ class GroupRules(Rules):
         self.on_bench(case)
 
     def test_G11_a_turn_that_is_rejected_or_fails_leaves_nothing(self) -> None:
-        """Refused by its guard, or by the database after most of it was written."""
+        """The guard rejects the turn, or the database fails after most of it was written."""
 
         async def case(bench: Bench) -> None:
             record, target = await bench.started("a", activities=2), await bench.started("target", activities=0)
@@ -89,7 +89,7 @@ class GroupRules(Rules):
             ):
                 check(not applied(await bench.one(falls)))
                 check(await _all_of(bench, record.number) == before)
-                check(not (await bench.store.load(target.number, 1)).inbox, "its message was sent all the same")
+                check(not (await bench.store.load(target.number, 1)).inbox, "a rejected turn delivered its message")
             check(applied(await bench.one(turn(record, attempts=(new_attempt(7),), **parts))))
             check(await _all_of(bench, record.number) != before)
             check(len((await bench.store.load(target.number, 1)).inbox) == 1)
@@ -158,7 +158,7 @@ class GroupRules(Rules):
 
 
 async def _all_of(bench: Bench, number: InstanceNumber) -> list[object]:
-    """Everything that a turn of an instance can change of it."""
+    """All rows of an instance that a turn can change."""
     store = bench.store
     loaded = await store.load(number, 1)
     return [

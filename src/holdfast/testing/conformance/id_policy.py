@@ -1,4 +1,4 @@
-"""Policies for ids: what starting an id that is taken does, all of it in one commit (G3)."""
+"""Rules of id policies: the start of an id that is taken, in one commit (G3)."""
 
 from holdfast.core.admission import IdPolicy
 from holdfast.core.history import InstanceTerminated, decode_events

@@ -1,10 +1,10 @@
-"""Instances: who creates them, who may take their turns, and what a turn leaves behind.
+"""Rules of instances: one start creates an instance, only its owner commits turns, and a turn is committed as a whole.
 
 Continue-as-new: one execution ends and the next begins, in one commit (G4).
 
-Flows: the key moves in the commit of the turn (K2), and a definition stays as it was first saved.
+Flows: the key changes in the commit of the turn (K2), and a saved definition never changes.
 
-Key-values: they change with the turn that changes them, or not at all (G11), and belong to the instance (G4).
+State values: they change in the commit of the turn (G11), and belong to the instance, not to an execution (G4).
 """
 
 from typing import Any
@@ -364,7 +364,7 @@ def saved(name: str, definition: bytes) -> SaveFlow:
 
 
 class FlowRules(Rules):
-    """What `Turn.key` and `SaveFlow` mean."""
+    """Keys (`Turn.key`) and definitions (`SaveFlow`) of flows."""
 
     def test_K2_the_key_is_that_of_the_last_turn(self) -> None:
         async def case(bench: Bench) -> None:
@@ -376,7 +376,7 @@ class FlowRules(Rules):
             check(applied(await bench.one(turn(record, key="966"))))
             check(await bench.store.read_key(record.number) == "966")
             check(applied(await bench.one(turn(await bench.instance("a")))))
-            check(await bench.store.read_key(record.number) == "966", "a turn that says nothing leaves it")
+            check(await bench.store.read_key(record.number) == "966", "a turn without a key changed the key")
             check(applied(await bench.one(closing(await bench.instance("a"), key="666"))))
             check(await bench.store.read_key(record.number) == "666")
 
@@ -410,7 +410,7 @@ def kept(**values: bytes | None) -> tuple[StateValue, ...]:
 
 
 class StateValueRules(Rules):
-    """What `Turn.kept` means."""
+    """State values (`TurnEffects.state_values`) and the status."""
 
     def test_G11_state_values_commit_with_their_turn(self) -> None:
         async def case(bench: Bench) -> None:

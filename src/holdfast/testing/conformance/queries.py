@@ -1,4 +1,4 @@
-"""Queries of other processes: claimed by one worker, answered once, deleted in the end (C1, G11)."""
+"""Rules of queries from other processes: claimed by one worker, answered once, then deleted (C1, G11)."""
 
 from holdfast.core.queries import MAX_QUERIES
 from holdfast.core.updates import REJECTION_KEPT_MS, UpdateState
@@ -20,14 +20,14 @@ def ask(record: InstanceRecord, query_id: str = "q") -> AskQuery:
 
 
 async def claimed(bench: Bench, owner: str = ANNA, *workflows: str) -> list[str]:
-    """What a worker gets."""
+    """The ids of the queries that a worker claims."""
     take = ClaimQueries(owner=BERT if owner == BERT else ANNA, workflows=workflows or ("flow",), limit=10)
     outcome = await bench.one(take)
     return [query.id for query in outcome.queries] if isinstance(outcome, ClaimedQueries) else []
 
 
 class QueryRules(Rules):
-    """Who answers, and how often."""
+    """Claims, answers and expiry of queries."""
 
     def test_C1_a_query_about_an_owned_instance_is_claimed_by_its_owner_only(self) -> None:
         async def case(bench: Bench) -> None:
@@ -100,8 +100,8 @@ class QueryRules(Rules):
             for name, state in (("no", UpdateState.REJECTED), ("yes", UpdateState.DONE)):
                 await bench.one(update("a", name))
                 rows = tuple(await inbox(bench, record))
-                told = turn(await bench.instance("a"), consumed=rows, answers=answered(state, name))
-                check(applied(await bench.one(told)))
+                answering = turn(await bench.instance("a"), consumed=rows, answers=answered(state, name))
+                check(applied(await bench.one(answering)))
             bench.clock.now_ms += REJECTION_KEPT_MS
             check((await bench.store.pending_queries()).has_expired)
             check(applied(await bench.one(DeleteQueries())))

@@ -1,9 +1,10 @@
-"""Stale members: of a worker that lost its rows, and of maintenance that acts on an old read.
+"""Rules of stale members: of a worker that lost its rows, and of maintenance that acts on an outdated read.
 
-Two failures of others are tests here. In one, a rescheduled activity's old worker is heard again as soon as the new one
-has started. In the other, who reschedules finds its victim by the activity alone, and evicts a healthy owner.
+Two known defects of other engines are tests here. In one, the result of the old worker of a rescheduled activity is
+accepted once the new worker has started. In the other, maintenance finds the attempt to reschedule by its activity
+alone, and takes it from a healthy owner.
 
-Instances whose code takes their owners down: how that is counted, and how it ends (G12).
+Instances whose code crashes their owners: how losses are counted, and when the instance is blocked (G12).
 """
 
 import msgspec
@@ -44,7 +45,7 @@ class StaleWorkerRules(Rules):
     """W6, W7, A2, A7: a stale member changes nothing, whichever worker owns the row now."""
 
     def test_A7_the_answer_of_a_timed_out_attempt_is_rejected_though_its_worker_is_active(self) -> None:
-        """Anna is alive and well, only this attempt was silent for too long: Bert has started the next one."""
+        """Anna's lease is valid, but this attempt missed its heartbeat, and Bert has started the next one."""
 
         async def case(bench: Bench) -> None:
             record, first = await _silent(bench)
@@ -54,7 +55,7 @@ class StaleWorkerRules(Rules):
             for late in _all_about(record, first):
                 check(isinstance(await bench.one(late), Rejected), f"{late} was taken")
             check(await _rows(bench, record) == before)
-            check(applied(await bench.one(_completed(second))), "the one who has it is heard")
+            check(applied(await bench.one(_completed(second))), "the completion of the owner was rejected")
 
         self.on_bench(case)
 
@@ -88,7 +89,7 @@ class StaleWorkerRules(Rules):
         self.on_bench(case)
 
     def test_W6_a_late_member_of_maintenance_changes_nothing(self) -> None:
-        """It read the same lost worker and the same silent attempt as the one who was faster."""
+        """It read the same lost worker and the same expired attempt as the maintenance that committed first."""
 
         async def case(bench: Bench) -> None:
             record = await bench.started("a", activities=2)
@@ -184,7 +185,7 @@ def _loss(bench: Bench, attempt: AttemptRecord) -> Member:
 
 
 def _all_about(record: InstanceRecord, first: AttemptRecord) -> tuple[Member, ...]:
-    """Everything that who ran an attempt may say of it."""
+    """Every member that the owner of an attempt may commit."""
     return (
         completion(record),
         msgspec.structs.replace(completion(record), to_state=AttemptState.FAILED),
@@ -194,7 +195,7 @@ def _all_about(record: InstanceRecord, first: AttemptRecord) -> tuple[Member, ..
 
 
 def _completed(attempt: AttemptRecord) -> Completion:
-    """How the one who has an attempt ends it."""
+    """The completion of an attempt by its owner."""
     entered, _ = enter_leg2(attempt.ledger)
     key = attempt.key
     return Completion(
@@ -233,7 +234,7 @@ DORA = WorkerKey("dora")
 
 
 class LostOwnerRules(Rules):
-    """G12: the last words of lost owners."""
+    """G12: losses that are counted for an instance, and suspects."""
 
     def test_G12_a_loss_during_a_turn_is_counted_once_for_that_instance_only(self) -> None:
         async def case(bench: Bench) -> None:
@@ -382,7 +383,7 @@ def _lose(key: WorkerKey, culprit: InstanceNumber | None, *, limit: int = EVERYT
 async def _claim_suspect(
     bench: Bench, owner: WorkerKey, *, blocked: bool = False, build: str = "", limit: int = EVERYTHING
 ) -> list[InstanceRecord]:
-    """Everything there is to claim, by a worker that is registered if it is not."""
+    """Claim all instances, with a worker that is registered first if necessary."""
     if owner not in bench.tokens:
         bench.beat(owner)
     claim = ClaimInstances(owner=owner, workflows=("flow",), limit=limit, blocked=blocked, build=build)

@@ -1,4 +1,4 @@
-"""Pending responses: values that an activity yields, each accepted once and from its owner only."""
+"""Rules of pending responses: a value that an activity yields is accepted once, and only from the owner."""
 
 import msgspec
 
@@ -15,7 +15,7 @@ RUNNING = 889_000_000_000_000
 
 
 def responses(record: InstanceRecord, *numbers: int, entered: int = 0, attempt: int = 1) -> StreamValues:
-    """Values of the attempt that a started instance has, with these numbers."""
+    """Values with these numbers, of the attempt of a started instance."""
     values = tuple(Payload(msgspec.Raw(b"%d" % number)) for number in numbers)
     return StreamValues(
         key=AttemptKey(record.number, 1, 0, attempt),

@@ -1,4 +1,4 @@
-"""Terminations: an instance ends in one commit, whichever worker owns it (A9)."""
+"""Rules of terminations: an instance ends in one commit, whichever worker owns it (A9)."""
 
 from holdfast.core.history import InstanceTerminated, Started, decode_events
 from holdfast.core.lifecycle import InstanceState
@@ -26,7 +26,7 @@ def terminate(instance_id: str, reason: str = "") -> Terminate:
 
 
 async def ended(bench: Bench, instance_id: str, reason: str = "") -> InstanceRecord:
-    """Terminate an instance that is open, and read what became of it."""
+    """Terminate an open instance, and read it."""
     outcome = await bench.one(terminate(instance_id, reason))
     check(isinstance(outcome, TerminatedInstance) and outcome.was_open, f"it was not terminated: {outcome}")
     return await bench.instance(instance_id)

@@ -1,6 +1,6 @@
-"""Workers: leases in the store, and what becomes of a lost worker's work.
+"""Rules of workers: leases in the store, and the work of lost workers.
 
-What a store tells people about its workers and queues.
+The lists of workers and queues that a store returns.
 """
 
 import asyncio
@@ -281,7 +281,7 @@ class WorkerRules(Rules):
         self.on_bench(case)
 
     def test_W8_owners_that_are_not_active_are_found(self) -> None:
-        """Whoever moved it on died after a batch: the worker is INACTIVE, and the rest is still in its name."""
+        """The worker that moved its rows crashed after a batch: it is INACTIVE, and still owns the rest."""
 
         async def case(bench: Bench) -> None:
             for number in range(3):
@@ -304,20 +304,23 @@ GROUPS = 80
 
 
 class WorkerListRules(Rules):
-    """W1, and what `holdfast workers` and `holdfast queues` show."""
+    """W1, and the lists of `holdfast workers` and `holdfast queues`."""
 
     def test_W1_a_worker_is_listed_as_it_registered(self) -> None:
         async def case(bench: Bench) -> None:
             carl = WorkerKey("carl")
             code = ('["checkout"]', '["charge","ship"]')
-            said = Registration(
+            registration = Registration(
                 host=b'{"pid":7}', queues='["a,b","c"]', build="b1", slots=12, workflows=code[0], activities=code[1]
             )
-            bench.store.heartbeat(Heartbeat(carl, None, 5_000), said)
+            bench.store.heartbeat(Heartbeat(carl, None, 5_000), registration)
             bench.clock.now_ms += 1_000
-            bench.store.heartbeat(Heartbeat(carl, 1, 4_000), said)
+            bench.store.heartbeat(Heartbeat(carl, 1, 4_000), registration)
             (row,) = [each for each in await bench.store.workers() if each.key == carl]
-            check((row.host, row.queues, row.build, row.slots) == (said.host, said.queues, said.build, said.slots))
+            check(
+                (row.host, row.queues, row.build, row.slots)
+                == (registration.host, registration.queues, registration.build, registration.slots)
+            )
             check((row.workflows, row.activities) == code)
             check((row.lease_ms, row.deadline_ms) == (4_000, bench.clock.now_ms + 4_000))
             check(row.registered_at_ms == bench.clock.now_ms - 1_000)
@@ -328,8 +331,8 @@ class WorkerListRules(Rules):
         async def case(bench: Bench) -> None:
             carl = WorkerKey("carl")
             for token, abandoned in ((None, 0), (1, 2), (2, 1)):
-                said = Registration(host=b"", queues="[]", build="", abandoned=abandoned)
-                bench.store.heartbeat(Heartbeat(carl, token, 5_000), said)
+                registration = Registration(host=b"", queues="[]", build="", abandoned=abandoned)
+                bench.store.heartbeat(Heartbeat(carl, token, 5_000), registration)
                 (row,) = [each for each in await bench.store.workers() if each.key == carl]
                 check(row.abandoned == abandoned)
             refused = Registration(host=b"", queues="[]", build="", abandoned=9)

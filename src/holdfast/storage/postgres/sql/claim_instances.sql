@@ -1,9 +1,9 @@
--- Two claimers never get the same row: one that is locked is passed over; each claim raises the fence (G1).
--- Of those that two owners in a row were lost with, one, and none while this owner has another: so that it is known
--- which of them it was if this owner is lost, too (G12).
--- Of several workflows those are found first, without a lock, that are due longest; workflows take turns where that is the
--- same. They are locked and taken. For each that another claimer has at this moment the next of its workflow is. So no
--- row is locked that is not taken, and neither a long queue nor other workflows' cost anything.
+-- Two claimers never get the same row: locked rows are skipped. Each claim raises the fence (G1).
+-- Of the suspects, which were lost with two owners in a row, one is claimed, and none while this owner has another: if this
+-- owner is lost, too, the cause is known (G12).
+-- The candidates are found without locks: the instances that are due longest, workflows alternating at equal times. They
+-- are then locked and claimed; a candidate that another claimer has locked is replaced by the next one of its workflow. So
+-- only claimed rows are locked, and the cost does not depend on the length of a queue or on other workflows.
 WITH suspect AS MATERIALIZED (
     SELECT number FROM instances
     WHERE losses >= 2 AND owner IS NULL AND ?2 >= claimable_at_ms AND workflow IN (SELECT value FROM json_each(?3))

@@ -1,2 +1,2 @@
--- A read: whose row another row is.
+-- A read: the id of the instance with this number.
 SELECT id FROM instances WHERE number = ?

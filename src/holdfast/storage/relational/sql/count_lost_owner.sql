@@ -1,2 +1,3 @@
--- In the transaction that flips its owner, so once for each of them: this instance's code was running when it was lost (G12).
+-- In the transaction that ends the lease of its owner, and so once for each loss: the code of this instance was running
+-- when the owner was lost (G12).
 UPDATE instances SET losses = losses + 1 WHERE number = ? AND owner = ?

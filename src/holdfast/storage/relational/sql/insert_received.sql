@@ -1,2 +1,2 @@
--- With the message itself: from here on another one of this id is the same.
+-- In the transaction that stores the message: a later message with this id is a duplicate (G6).
 INSERT INTO received (number, id) VALUES (?, ?)

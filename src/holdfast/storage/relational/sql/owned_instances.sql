@@ -1,2 +1,2 @@
--- A read: which instances are in a worker's name (W3).
+-- A read: the instances that a worker owns (W3).
 SELECT number, fence FROM instances WHERE owner = ?

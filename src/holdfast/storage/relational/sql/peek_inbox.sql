@@ -1,2 +1,2 @@
--- A read by anybody: the rows stay.
+-- A read that needs no ownership and consumes nothing.
 SELECT {inbox_columns} FROM inbox WHERE number = ? ORDER BY row LIMIT ?

@@ -1,2 +1,2 @@
--- A read, in the transaction that goes on with it: in which way the execution ended.
+-- A read, in the transaction that closes more children: how the execution ended.
 SELECT how FROM closings WHERE number = ? AND execution = ?

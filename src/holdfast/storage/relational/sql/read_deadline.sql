@@ -1,2 +1,2 @@
--- A read: until when an instance has to end, or had to.
+-- A read: the deadline of an instance.
 SELECT deadline_at_ms, grace_ms, expires_at_ms FROM instances WHERE number = ? AND deadline_at_ms IS NOT NULL

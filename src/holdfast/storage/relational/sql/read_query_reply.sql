@@ -1,2 +1,2 @@
--- A read: the answer to a question, if there is one.
+-- A read: the reply to a query, if there is one.
 SELECT answer FROM questions WHERE id = ? AND answer IS NOT NULL

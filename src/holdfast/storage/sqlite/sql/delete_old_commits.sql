@@ -1,3 +1,3 @@
--- Nobody asks for the outcome of a commit that long ago. Ids are random, and only they have an index: a range of them is
--- gone through, however old those in it are. What was written since the range was read is young, and stays.
+-- Ids of commits whose outcome no worker can still ask for. Ids are random and have the only index, so a range of ids
+-- is scanned, whatever their age. Rows that were written after the range was read are new, and stay.
 DELETE FROM commits WHERE id > ?1 AND id <= ?2 AND at_ms < ?3
