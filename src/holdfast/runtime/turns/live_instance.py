@@ -359,7 +359,7 @@ class LiveInstance:
                 return False
         elif not is_waited_for:
             if self.run.drops_events:
-                self.run.log(logging.WARNING, "the event %r was dropped: nobody waits for it", event.name)
+                self.run.log(logging.WARNING, "the event %r was dropped: the workflow does not wait for it", event.name)
                 done.append(message)
             else:
                 self.keep(message, event.name)

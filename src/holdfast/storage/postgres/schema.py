@@ -193,8 +193,9 @@ def migrate(
                 seconds *= PAUSE_TIMES
             if tries == MOST_TRIES or pause(seconds):
                 raise StoreError(
-                    f"{address} has schema {found} and could not be brought to {newest}: {error.diag.message_primary}; "
-                    f"somebody works on its tables for very long, or changes them"
+                    f"{address} has schema {found} and could not be migrated to {newest}: "
+                    f"{error.diag.message_primary}; another session locks its tables or changes them; end it, and try "
+                    "again"
                 ) from error
         except errors.InsufficientPrivilege as error:
             raise StoreError(

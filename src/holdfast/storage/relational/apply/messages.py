@@ -99,7 +99,7 @@ def _send(transaction: Transaction, message: Deliver) -> None:
     """Deliver a message that a turn sends. Its code does not wait for the verdict, so a refusal is logged."""
     outcome = apply_deliver(transaction, message)
     if isinstance(outcome, Rejected):
-        logger.warning("a message of a workflow was for nobody: %s", outcome.reason)
+        logger.warning("a message of a workflow has no receiver: %s", outcome.reason)
     elif isinstance(outcome, Delivered) and outcome.verdict in REFUSED:
         logger.warning("a message of a workflow for %r was %s", message.id, outcome.verdict.value)
 
