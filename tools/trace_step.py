@@ -27,6 +27,8 @@ WARM_STEPS: Final = 5
 """Steps before the one that is traced: by then statements are cached, and the code of the workflow is live."""
 TRACES: Final = 3
 """A heartbeat or another background task may fall into a trace; the shortest of several traces has none."""
+LISTENER: Final = "ListenNotifier."
+"""The thread that receives notifications runs beside the step, at a different place in each trace."""
 LOOP: Final = "event loop"
 """The caller of everything that no function of the package calls."""
 HELPERS: Final = ("background", "fork", "runtime/platform")
@@ -81,6 +83,8 @@ class Tracer:
     def _trace(self, frame: FrameType, event: str, _argument: Any) -> None:
         code = frame.f_code
         if not self._is_on or event != "call" or not code.co_filename.startswith(PACKAGE) or _is_inline(code.co_name):
+            return
+        if code.co_qualname.startswith(LISTENER):
             return
         module = Path(code.co_filename).relative_to(PACKAGE).with_suffix("")
         self.calls.append(Call(threading.current_thread().name, _depth(frame), str(module), code.co_qualname))
