@@ -33,6 +33,14 @@ def check_platform() -> None:
         )
 
 
+def require_psycopg() -> None:
+    """Raise `StoreError` unless the extra for PostgreSQL is installed. Called before modules that import psycopg."""
+    try:
+        import psycopg  # noqa: F401, PLC0415 - an extra
+    except ImportError as error:
+        raise StoreError(f"a PostgreSQL store needs psycopg: pip install 'holdfast[postgres]' ({error})") from error
+
+
 def is_address(store: object) -> bool:
     """Whether the name of a store is the URL of a database."""
     return isinstance(store, str) and store.startswith(SCHEMES)
@@ -86,6 +94,7 @@ class _WithDefaults:
 
 def _make_postgres_store(url: str, durability: str, providers: ClockAndIds) -> OpenableStore:
     """A PostgreSQL store, whose clock is the server's except in a simulation."""
+    require_psycopg()
     from holdfast.storage.postgres.store import PostgresStore  # noqa: PLC0415 - psycopg is an extra
 
     clock = None if isinstance(providers, SystemClockAndIds) else providers.now_ms
@@ -108,6 +117,7 @@ def open_tables(store: str | Path | Store) -> RawTables:
         return _tables_of(store)
     if not is_address(store):
         return SqliteTables(Path(store))
+    require_psycopg()
     from holdfast.storage.postgres.store import PostgresTables  # noqa: PLC0415 - psycopg is an extra
 
     return PostgresTables(str(store))
@@ -128,6 +138,7 @@ def display_name(store: str | Path) -> str:
     """The name of a store for output, without the password of a URL."""
     if isinstance(store, Path):
         return str(store)
+    require_psycopg()
     from holdfast.storage.postgres.address import parse  # noqa: PLC0415 - psycopg is an extra
 
     return str(parse(store))
@@ -135,6 +146,7 @@ def display_name(store: str | Path) -> str:
 
 def printed_schema(url: str, after: int) -> str:
     """The SQL of the migrations after version `after`, for the schema of a PostgreSQL URL."""
+    require_psycopg()
     from holdfast.storage.postgres.address import parse  # noqa: PLC0415 - psycopg is an extra
     from holdfast.storage.postgres.schema import printed  # noqa: PLC0415
 

@@ -144,7 +144,14 @@ def test_any_text_is_an_address_or_a_value_error(text: str) -> None:
             continue
 
 
-def test_a_missing_driver_is_said_with_what_to_install() -> None:
-    code = "import sys; sys.modules['psycopg'] = None; import holdfast.storage.postgres.address"
+CONNECT = "import asyncio, holdfast; asyncio.run(holdfast.connect('postgresql://h/d').__aenter__())"
+LIST = "from holdfast.cli import main; sys.argv[1:] = ['list', '--store', 'postgresql://h/d']; main()"
+VERIFY = "from holdfast.cli import main; sys.argv[1:] = ['verify', '--store', 'postgresql://h/d']; main()"
+
+
+@pytest.mark.parametrize("use", [CONNECT, LIST, VERIFY], ids=["connect", "list", "verify"])
+def test_without_psycopg_the_error_names_the_extra_to_install(use: str) -> None:
+    code = f"import sys; sys.modules['psycopg'] = None; {use}"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert "StoreError: a PostgreSQL store needs psycopg: pip install 'holdfast[postgres]'" in done.stderr
+    assert "a PostgreSQL store needs psycopg: pip install 'holdfast[postgres]'" in done.stderr
+    assert done.returncode == (1 if use is CONNECT else 3)

@@ -13,8 +13,8 @@ import click
 from holdfast._version import __version__
 
 EXIT_CODES: Final = {
-    0: "Done, and the answer is good.",
-    1: "Done, and the answer is bad: a workflow failed, an update was rejected, or verify found problems.",
+    0: "The command succeeded.",
+    1: "The command ran, and the result is negative: a workflow failed, an update was rejected, verify found problems.",
     2: "The command cannot run: a wrong option, an unknown id or workflow, input that does not fit, or no store.",
     3: "The store cannot be opened, read or written.",
     130: "Stopped by Ctrl-C, by SIGTERM (run), or by a second signal (worker).",

@@ -18,8 +18,8 @@ from holdfast.errors import (
     WorkflowTerminated,
 )
 
-EXIT_BAD_NEWS: Final = 1
-"""The command ran and the answer is bad: the workflow failed, or the audit found problems."""
+EXIT_NEGATIVE: Final = 1
+"""The command ran, and the result is negative: the workflow failed, or the audit found problems."""
 EXIT_WRONG_INPUT: Final = 2
 """An argument cannot be understood, or names something that does not exist."""
 EXIT_STORE: Final = 3
@@ -50,9 +50,9 @@ def exit_code(error: HoldfastError) -> int:
         case UnknownUpdate():
             return EXIT_WRONG_INPUT
         case QueryFailed() | UpdateRejected() | UpdateFailed():
-            return EXIT_BAD_NEWS
+            return EXIT_NEGATIVE
         case WorkflowFailed() | WorkflowCancelled() | WorkflowTerminated() | WorkflowBlocked():
-            return EXIT_BAD_NEWS
+            return EXIT_NEGATIVE
         case StoreError():
             return EXIT_STORE
         case _:

@@ -14,7 +14,7 @@ from holdfast.authoring.registry import Registry
 from holdfast.authoring.validation import checked_name
 from holdfast.cli.application import Application, load_module
 from holdfast.cli.console import count_text, json_text, print_line, print_message, safe, standard_output
-from holdfast.cli.exits import EXIT_BAD_NEWS
+from holdfast.cli.exits import EXIT_NEGATIVE
 from holdfast.cli.run import execute, parse_request
 from holdfast.cli.store_option import read_store, require_instance
 from holdfast.client.views.flows import read_child_keys, read_composite, read_events, read_flow
@@ -165,7 +165,7 @@ def check(file: str, *, app: Sequence[str] = (), as_json: bool = False) -> None:
     else:
         _show(file, problems, left_out, summary, checked=bool(app))
     if not summary:
-        raise SystemExit(EXIT_BAD_NEWS)
+        raise SystemExit(EXIT_NEGATIVE)
 
 
 def _show(

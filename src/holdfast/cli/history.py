@@ -26,7 +26,7 @@ from holdfast.cli.console import (
     status_text,
     value_text,
 )
-from holdfast.cli.exits import EXIT_BAD_NEWS
+from holdfast.cli.exits import EXIT_NEGATIVE
 from holdfast.cli.explain import LONGEST_KEY, digits_text
 from holdfast.cli.store_option import read_store, require_instance, use_client
 from holdfast.client.client import Client
@@ -109,7 +109,7 @@ def _print(report: InstanceReport, newest: int) -> None:
         rows.append([Text(str(number)), time, Text(safe(kind), "cyan"), Text(safe(note, longest))])
     print_aligned(console, rows, right=(0,))
     if left_out:
-        print_line(console, Text(f"the newest {newest} of {len(events):,}: --limit", "dim"))
+        print_line(console, Text(f"the newest {newest} of {len(events):,} events; --limit N shows more", "dim"))
     for message in report.described.mailbox:
         line = Text.assemble(("unread ", "yellow"), f"{message.kind} {safe(message.name)}: ")
         print_line(console, line.append(value_text(message.value, longest)))
@@ -199,7 +199,7 @@ def watch(instance_id: str, store: str | None = None, as_json: bool = False) -> 
     last = use_client(store, follow)
     if last is not InstanceState.COMPLETED:
         print_message(f"{safe(instance_id)} is {last}")
-        raise SystemExit(EXIT_BAD_NEWS)
+        raise SystemExit(EXIT_NEGATIVE)
 
 
 def _change_line(change: Change) -> Text:

@@ -98,7 +98,7 @@ def query(
     try:
         click.echo(json_text(use_client(store, send)))
     except TimeoutError as error:
-        raise QueryFailed(f"{error}; is there a worker that has its code?") from error
+        raise QueryFailed(f"{error}; start a worker that has its workflow, or raise --timeout") from error
 
 
 def update(  # noqa: PLR0917 - the options of the command

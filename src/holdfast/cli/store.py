@@ -11,7 +11,7 @@ from rich.text import Text
 from holdfast.audit.auditor import inspect
 from holdfast.audit.problems import Report, Rule
 from holdfast.cli.console import count_text, json_text, print_line, safe, standard_output
-from holdfast.cli.exits import EXIT_BAD_NEWS
+from holdfast.cli.exits import EXIT_NEGATIVE
 from holdfast.cli.store_option import existing_store, store_path, use_client
 from holdfast.client.client import Client
 from holdfast.compose import display_name, printed_schema
@@ -59,7 +59,7 @@ def verify(store: str | None = None, as_json: bool = False) -> None:
     else:
         _show(report, display_name(path))
     if report.problems:
-        raise SystemExit(EXIT_BAD_NEWS)
+        raise SystemExit(EXIT_NEGATIVE)
 
 
 def _show(report: Report, path: str) -> None:

@@ -28,4 +28,4 @@ def parse_enum(kind: type[Word], given: Word | str, what: str) -> Word:
         return kind(given)
     except ValueError:
         known = ", ".join(str(member.value) for member in kind)
-        raise UnknownWord(f"{given!r} is not a valid {what}; there are {known}") from None
+        raise UnknownWord(f"{given!r} is not a valid {what}; use one of {known}") from None

@@ -48,7 +48,7 @@ def test_the_newest_entries_have_the_numbers_that_they_have_among_all(filled: Co
     lines = filled("history", "good").out.splitlines()
     newest = filled("history", "good", "--limit", "2").out.splitlines()
     assert [line.split() for line in newest[1:3]] == [line.split() for line in lines[-2:]]
-    assert newest[3:] == [f"the newest 2 of {len(lines) - 1}: --limit"]
+    assert newest[3:] == [f"the newest 2 of {len(lines) - 1} events; --limit N shows more"]
     assert filled("history", "good", "-n", "100").out.splitlines() == lines
     assert "--limit must be an integer from 1" in filled.refused("history", "good", "--limit", "0")
     assert "leave out --limit" in filled.refused("history", "good", "--limit", "1", "--json")

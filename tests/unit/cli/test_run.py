@@ -115,7 +115,7 @@ def test_G3_a_policy_makes_a_new_instance_and_the_old_one_is_kept(holdfast: Comm
     [
         (
             ["--input", "[[1]]", "--policy", "replace"],
-            "'replace' is not a valid policy for ids; there are idempotent, reuse",
+            "'replace' is not a valid policy for ids; use one of idempotent, reuse",
         ),
         (["--policy", "terminate_existing"], "numbers"),
     ],

@@ -93,7 +93,10 @@ def test_C1_a_command_asks_updates_and_watches_what_a_worker_has(filled: Command
 def test_without_a_worker_nobody_answers_in_time(filled: Command) -> None:
     asked = filled("query", "good", "total", "--timeout", "0.05")
     assert asked.code == 1
-    assert "the query 'total' of 'good' was not answered in time; is there a worker that has its code?" in asked.err
+    assert (
+        "the query 'total' of 'good' was not answered in time; start a worker that has its workflow, or raise --timeout"
+        in asked.err
+    )
     sent = filled("update", "open", "add", "--timeout", "0.05", "--id", "one")
     assert sent.code == 1
     assert "was not answered in time; the same command with --id one waits for its answer" in sent.err

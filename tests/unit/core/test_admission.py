@@ -151,7 +151,7 @@ def test_words_from_outside_decide_like_our_own_and_unknown_ones_are_refused() -
     )
     dropped = decide_event("RUNNING", seen_before=False, somebody_waits=False, kept=0, policy="drop_unsubscribed")
     assert dropped is EventVerdict.DROP_UNSUBSCRIBED
-    with pytest.raises(UnknownWord, match="'bogus' is not a valid policy for ids; there are idempotent, reuse"):
+    with pytest.raises(UnknownWord, match="'bogus' is not a valid policy for ids; use one of idempotent, reuse"):
         decide_start(ORDERS, ExistingInstance(ORDERS, "RUNNING"), "bogus")
     with pytest.raises(UnknownWord, match="'ASLEEP' is not a valid state of an instance"):
         decide_event("ASLEEP", seen_before=False, somebody_waits=False, kept=0)

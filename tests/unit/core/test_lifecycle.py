@@ -91,7 +91,7 @@ def test_A9_every_pair_of_instance_state_and_event_is_as_the_rule_says(
 
 def test_A1_A9_words_from_outside_are_read_by_the_right_table() -> None:
     assert next_attempt_state("RUNNING", "complete") is AttemptState.COMPLETED
-    with pytest.raises(UnknownWord, match="'ASLEEP' is not a valid state of an attempt; there are REQUESTED"):
+    with pytest.raises(UnknownWord, match="'ASLEEP' is not a valid state of an attempt; use one of REQUESTED"):
         next_attempt_state("ASLEEP", "complete")
     with pytest.raises(UnknownWord, match="'expire' is not a valid event of an instance"):
         next_instance_state("RUNNING", "expire")

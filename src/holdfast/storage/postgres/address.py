@@ -13,13 +13,8 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import unquote, urlencode
 
-from holdfast.errors import StoreError
-
-try:
-    import psycopg
-    from psycopg.conninfo import conninfo_to_dict
-except ImportError as trouble:
-    raise StoreError(f"a PostgreSQL store needs psycopg: pip install 'holdfast[postgres]' ({trouble})") from trouble
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
 
 SCHEMES: Final = ("postgresql", "postgres")
 DEFAULT_SCHEMA: Final = "holdfast"

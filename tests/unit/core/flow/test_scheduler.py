@@ -238,7 +238,7 @@ def test_K4_words_from_outside_are_understood_and_unknown_ones_refused() -> None
     graph = Graph.of("t", {"t": "all", "a": "any"}, [GraphEdge("t", "a")])
     state = trigger(graph, FlowState.new(graph)).state
     assert finish(graph, state, "a", OOPS, policy="fail_fast").state.key.unpadded == "76"
-    with pytest.raises(UnknownWord, match="'later' is not a valid policy of a flow; there are drain, fail_fast"):
+    with pytest.raises(UnknownWord, match="'later' is not a valid policy of a flow; use one of drain, fail_fast"):
         finish(graph, state, "a", OOPS, policy="later")
     with pytest.raises(UnknownWord, match="'some' is not a valid join"):
         Graph.of("t", {"t": "some"}, [])
