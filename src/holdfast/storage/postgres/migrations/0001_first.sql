@@ -1,5 +1,5 @@
 -- The first schema: the tables of every store, in PostgreSQL's types. Texts are compared byte by byte, whatever the
--- language of the database. Later migrations add; they take nothing away that the release before them uses.
+-- language of the database. Later migrations add tables and columns, and remove nothing that the release before them uses.
 -- oldest: 1
 
 CREATE SEQUENCE instance_numbers;
@@ -14,29 +14,29 @@ CREATE TABLE instances (
     execution        BIGINT NOT NULL,
     turn             BIGINT NOT NULL,
     fence            BIGINT NOT NULL,
-    owner            TEXT COLLATE "C",                      -- a worker's key; null: nobody has it in memory (G2)
-    claimable_at_ms  BIGINT,                                -- when unowned: when it has something to do; null: never
-    stamp_ms         BIGINT NOT NULL,                       -- the time of the last message applied (G10)
+    owner            TEXT COLLATE "C",                      -- a worker's key; null: no worker owns it (G2)
+    claimable_at_ms  BIGINT,                                -- if unowned, the time from which it is claimable; null: never
+    stamp_ms         BIGINT NOT NULL,                       -- time of the last applied message (G10)
     input            BYTEA NOT NULL,
     input_hash       BYTEA NOT NULL,
     outcome          BYTEA,
-    blocked          TEXT COLLATE "C",                      -- why it is parked (G12)
-    blocked_by       TEXT COLLATE "C",                      -- the builds that could not go on with it, a JSON list
+    blocked          TEXT COLLATE "C",                      -- the reason why it is blocked (G12)
+    blocked_by       TEXT COLLATE "C",                      -- the builds that cannot run it, a JSON list
     created_at_ms    BIGINT NOT NULL,
     closed_at_ms     BIGINT,
     losses           BIGINT NOT NULL DEFAULT 0,             -- owners lost while they ran its code, since its last turn (G12)
     waits            TEXT COLLATE "C",                      -- the events that its code waits for, a JSON list (G6)
-    mail             BIGINT NOT NULL DEFAULT 0,             -- how many events are in its inbox
-    event_policy     TEXT COLLATE "C",                      -- what becomes of those that nobody waits for; null: kept
-    mailbox_limit    BIGINT,                                -- how many are kept; null: the usual number
-    superseded_at_ms BIGINT,                                -- when its id was given to a new instance; null: it has it
-    deadline_at_ms   BIGINT,                                -- until when it has to end; null: it has no deadline
-    grace_ms         BIGINT,                                -- for its clean-up after that; null: nobody has said anything yet
-    expires_at_ms    BIGINT,                                -- its deadline, and once that was acted upon the end of its grace
+    mail             BIGINT NOT NULL DEFAULT 0,             -- number of events in its inbox
+    event_policy     TEXT COLLATE "C",                      -- what happens to events without a wait; null: kept
+    mailbox_limit    BIGINT,                                -- the limit of kept events; null: the default
+    superseded_at_ms BIGINT,                                -- when a new instance took its id; null: it has the id
+    deadline_at_ms   BIGINT,                                -- its deadline; null: none
+    grace_ms         BIGINT,                                -- time for clean-up after the deadline; null: not set
+    expires_at_ms    BIGINT,                                -- its deadline; after it was enforced, the end of the grace
     parent           BIGINT,                                -- the number of the instance whose code started it
-    parent_execution BIGINT,                                -- the execution of it that did: only that one is answered (G4)
+    parent_execution BIGINT,                                -- the execution that started it; only that one gets the answer (G4)
     parent_step      BIGINT,                                -- the number of the child in that execution
-    parent_close     TEXT COLLATE "C",                      -- what the end of that execution does to it
+    parent_close     TEXT COLLATE "C",                      -- what happens to it when that execution ends
     collation_key    TEXT COLLATE "C"                       -- of a flow: one digit for each of its activities (K1)
 ) WITH (fillfactor = 70);
 
@@ -52,7 +52,7 @@ CREATE UNIQUE INDEX instances_steps ON instances (parent, parent_execution, pare
 CREATE INDEX instances_open_children ON instances (parent, parent_execution)
     WHERE parent IS NOT NULL AND closed_at_ms IS NULL;
 
--- Flows as they were when instances were started with them: an instance stays on its version.
+-- The versions of flows on which instances run: an instance keeps its version.
 CREATE TABLE flows (
     hash        TEXT COLLATE "C" PRIMARY KEY,               -- of the definition
     name        TEXT COLLATE "C" NOT NULL,
@@ -61,7 +61,7 @@ CREATE TABLE flows (
     saved_at_ms BIGINT NOT NULL
 );
 
--- Executions that have ended, and whose children still have to learn it: what is left of a large family (C1).
+-- Ended executions whose children are not all closed yet; large numbers of children are closed in batches (C1).
 CREATE TABLE closings (
     number           BIGINT NOT NULL,
     execution        BIGINT NOT NULL,
@@ -83,14 +83,14 @@ CREATE TABLE inbox (
     execution        BIGINT NOT NULL,
     stamp_ms         BIGINT NOT NULL,
     event            BYTEA NOT NULL,
-    name             TEXT COLLATE "C",                      -- of an event, which waits until somebody waits for it (G6); empty: an update
+    name             TEXT COLLATE "C",                      -- an event kept for a later wait (G6); empty: an update
     xid              XID8 NOT NULL DEFAULT pg_current_xact_id()  -- its writer: row numbers may become visible out of order
 );
 
 CREATE INDEX inbox_of_instance ON inbox (number);
 CREATE INDEX inbox_by_writer ON inbox (xid);
 
--- The ids of messages that were taken (G6): the same one twice changes nothing.
+-- Ids of delivered messages (G6): delivering one again changes nothing.
 CREATE TABLE received (
     number           BIGINT NOT NULL,
     id               TEXT COLLATE "C" NOT NULL,
@@ -133,7 +133,7 @@ CREATE TABLE attempts (
 
 CREATE INDEX attempts_ready ON attempts (queue, available_at_ms, name) WHERE state = 'READY';
 CREATE INDEX attempts_held ON attempts (owner, number)          -- claimed or running: a list of states here would be a table of
-    WHERE owner IS NOT NULL AND closed_at_ms IS NULL;   -- its own for SQLite, made anew for each row that is written
+    WHERE owner IS NOT NULL AND closed_at_ms IS NULL;   -- its own for SQLite, which is built for each written row
 CREATE INDEX attempts_expiring ON attempts (expires_at_ms) WHERE expires_at_ms IS NOT NULL;
 
 CREATE TABLE payloads (
@@ -144,35 +144,35 @@ CREATE TABLE payloads (
 );
 
 CREATE TABLE kept (
-    number           BIGINT NOT NULL,                       -- not of one execution: continue-as-new carries it over (G4)
-    key              TEXT COLLATE "C" NOT NULL,             -- empty: the status that the code set
+    number           BIGINT NOT NULL,                       -- not tied to an execution: continue-as-new keeps it (G4)
+    key              TEXT COLLATE "C" NOT NULL,             -- empty: the value of hf.set_status
     value            BYTEA NOT NULL,
     PRIMARY KEY (number, key)
 );
 
--- What was sent to change a workflow, and what came of it: kept as long as its instance, so that the same id is answered
--- the same again. One that was rejected is only kept until its sender has read it.
+-- Updates and their answers, kept as long as the instance, so that a repeated id gets
+-- the same answer. A rejected update is kept until its sender has read the answer.
 CREATE TABLE updates (
-    number           BIGINT NOT NULL,                       -- not of one execution: the next one may answer (G4)
+    number           BIGINT NOT NULL,                       -- not tied to an execution: the next one may answer (G4)
     id               TEXT COLLATE "C" NOT NULL,
     state            TEXT COLLATE "C" NOT NULL,
     answer           BYTEA,                                 -- null while it is open
-    expires_at_ms    BIGINT,                                -- of one that was rejected
-    asked            BYTEA NOT NULL,                        -- a hash of its name and input: its id means no other (G3)
+    expires_at_ms    BIGINT,                                -- of a rejected update
+    asked            BYTEA NOT NULL,                        -- hash of name and input: an id names one update (G3)
     PRIMARY KEY (number, id)
 );
 
 CREATE INDEX updates_open ON updates (number) WHERE answer IS NULL;
 CREATE INDEX updates_expiring ON updates (expires_at_ms) WHERE expires_at_ms IS NOT NULL;
 
--- Queries of those who do not have the code: taken by one who has it, and removed with their answer.
+-- Queries of clients without the code: a worker that has the code claims and answers them.
 CREATE TABLE questions (
     id               TEXT COLLATE "C" PRIMARY KEY,
     number           BIGINT NOT NULL,
     name             TEXT COLLATE "C" NOT NULL,
     input            BYTEA NOT NULL,
     expires_at_ms    BIGINT NOT NULL,
-    taken_by         TEXT COLLATE "C",                      -- a worker's key; null: nobody has taken it yet
+    taken_by         TEXT COLLATE "C",                      -- a worker's key; null: not claimed
     answer           BYTEA
 );
 
@@ -188,11 +188,11 @@ CREATE TABLE workers (
     queues           TEXT COLLATE "C" NOT NULL,
     build            TEXT COLLATE "C" NOT NULL,
     registered_at_ms BIGINT NOT NULL,
-    slots            BIGINT NOT NULL                        -- how many bodies it runs at once
+    slots            BIGINT NOT NULL                        -- number of bodies that it runs at the same time
 );
 
--- Groups that were written. One that fell into parts has several rows. Whoever has lost the connection at a commit puts a
--- row that is void in its place, or finds that it is there: from then on it is settled.
+-- Written groups; a bisected group has several rows. A writer that lost its connection at a commit inserts a void row,
+-- or finds the row of the commit: either settles the outcome.
 CREATE TABLE commits (
     id               BIGINT NOT NULL,
     part             BIGINT NOT NULL,
@@ -203,6 +203,6 @@ CREATE TABLE commits (
 
 CREATE INDEX commits_by_age ON commits (at_ms);
 
--- One row. The clock's high-water mark (W9): a store's time never goes back, whatever the machine's clock does.
+-- One row: the high-water mark of the clock (W9). The time of a store never decreases, even if the machine's clock does.
 CREATE TABLE clock (now_ms BIGINT NOT NULL);
 INSERT INTO clock VALUES (0);

@@ -1,4 +1,4 @@
--- The first schema. Later migrations add; they take nothing away that the release before them uses.
+-- The first schema. Later migrations add tables and columns, and remove nothing that the release before them uses.
 -- oldest: 1
 
 CREATE TABLE instances (
@@ -10,29 +10,29 @@ CREATE TABLE instances (
     execution       INTEGER NOT NULL,
     turn            INTEGER NOT NULL,
     fence           INTEGER NOT NULL,
-    owner           TEXT,                               -- a worker's key; null: nobody has it in memory (G2)
-    claimable_at_ms INTEGER,                            -- when unowned: when it has something to do; null: never
-    stamp_ms        INTEGER NOT NULL,                   -- the time of the last message applied (G10)
+    owner           TEXT,                               -- a worker's key; null: no worker owns it (G2)
+    claimable_at_ms INTEGER,                            -- if unowned, the time from which it is claimable; null: never
+    stamp_ms        INTEGER NOT NULL,                   -- time of the last applied message (G10)
     input           BLOB    NOT NULL,
     input_hash      BLOB    NOT NULL,
     outcome         BLOB,
-    blocked         TEXT,                               -- why it is parked (G12)
-    blocked_by      TEXT,                               -- the builds that could not go on with it, a JSON list
+    blocked         TEXT,                               -- the reason why it is blocked (G12)
+    blocked_by      TEXT,                               -- the builds that cannot run it, a JSON list
     created_at_ms   INTEGER NOT NULL,
     closed_at_ms    INTEGER,
     losses          INTEGER NOT NULL DEFAULT 0,         -- owners lost while they ran its code, since its last turn (G12)
     waits           TEXT,                               -- the events that its code waits for, a JSON list (G6)
-    mail            INTEGER NOT NULL DEFAULT 0,         -- how many events are in its inbox
-    event_policy    TEXT,                               -- what becomes of those that nobody waits for; null: kept
-    mailbox_limit   INTEGER,                            -- how many are kept; null: the usual number
-    superseded_at_ms INTEGER,                           -- when its id was given to a new instance; null: it has it
-    deadline_at_ms  INTEGER,                            -- until when it has to end; null: it has no deadline
-    grace_ms        INTEGER,                            -- for its clean-up after that; null: nobody has said anything yet
-    expires_at_ms   INTEGER,                            -- its deadline, and once that was acted upon the end of its grace
+    mail            INTEGER NOT NULL DEFAULT 0,         -- number of events in its inbox
+    event_policy    TEXT,                               -- what happens to events without a wait; null: kept
+    mailbox_limit   INTEGER,                            -- the limit of kept events; null: the default
+    superseded_at_ms INTEGER,                           -- when a new instance took its id; null: it has the id
+    deadline_at_ms  INTEGER,                            -- its deadline; null: none
+    grace_ms        INTEGER,                            -- time for clean-up after the deadline; null: not set
+    expires_at_ms   INTEGER,                            -- its deadline; after it was enforced, the end of the grace
     parent          INTEGER,                            -- the number of the instance whose code started it
-    parent_execution INTEGER,                           -- the execution of it that did: only that one is answered (G4)
+    parent_execution INTEGER,                           -- the execution that started it; only that one gets the answer (G4)
     parent_step     INTEGER,                            -- the number of the child in that execution
-    parent_close    TEXT,                               -- what the end of that execution does to it
+    parent_close    TEXT,                               -- what happens to it when that execution ends
     collation_key   TEXT                                -- of a flow: one digit for each of its activities (K1)
 );
 
@@ -48,7 +48,7 @@ CREATE UNIQUE INDEX instances_steps ON instances (parent, parent_execution, pare
 CREATE INDEX instances_open_children ON instances (parent, parent_execution)
     WHERE parent IS NOT NULL AND closed_at_ms IS NULL;
 
--- Flows as they were when instances were started with them: an instance stays on its version.
+-- The versions of flows on which instances run: an instance keeps its version.
 CREATE TABLE flows (
     hash        TEXT    PRIMARY KEY,                        -- of the definition
     name        TEXT    NOT NULL,
@@ -57,7 +57,7 @@ CREATE TABLE flows (
     saved_at_ms INTEGER NOT NULL
 ) WITHOUT ROWID;
 
--- Executions that have ended, and whose children still have to learn it: what is left of a large family (C1).
+-- Ended executions whose children are not all closed yet; large numbers of children are closed in batches (C1).
 CREATE TABLE closings (
     number    INTEGER NOT NULL,
     execution INTEGER NOT NULL,
@@ -79,12 +79,12 @@ CREATE TABLE inbox (
     execution INTEGER NOT NULL,
     stamp_ms  INTEGER NOT NULL,
     event     BLOB    NOT NULL,
-    name      TEXT                                      -- of an event, which waits until somebody waits for it (G6); empty: an update
+    name      TEXT                                      -- an event kept for a later wait (G6); empty: an update
 );
 
 CREATE INDEX inbox_of_instance ON inbox (number);
 
--- The ids of messages that were taken (G6): the same one twice changes nothing.
+-- Ids of delivered messages (G6): delivering one again changes nothing.
 CREATE TABLE received (
     number INTEGER NOT NULL,
     id     TEXT    NOT NULL,
@@ -127,7 +127,7 @@ CREATE TABLE attempts (
 
 CREATE INDEX attempts_ready ON attempts (queue, available_at_ms, name) WHERE state = 'READY';
 CREATE INDEX attempts_held ON attempts (owner)          -- claimed or running: a list of states here would be a table of
-    WHERE owner IS NOT NULL AND closed_at_ms IS NULL;   -- its own for SQLite, made anew for each row that is written
+    WHERE owner IS NOT NULL AND closed_at_ms IS NULL;   -- its own for SQLite, which is built for each written row
 CREATE INDEX attempts_expiring ON attempts (expires_at_ms) WHERE expires_at_ms IS NOT NULL;
 
 CREATE TABLE payloads (
@@ -138,35 +138,35 @@ CREATE TABLE payloads (
 );
 
 CREATE TABLE kept (
-    number INTEGER NOT NULL,                            -- not of one execution: continue-as-new carries it over (G4)
-    key    TEXT    NOT NULL,                            -- empty: the status that the code set
+    number INTEGER NOT NULL,                            -- not tied to an execution: continue-as-new keeps it (G4)
+    key    TEXT    NOT NULL,                            -- empty: the value of hf.set_status
     value  BLOB    NOT NULL,
     PRIMARY KEY (number, key)
 ) WITHOUT ROWID;
 
--- What was sent to change a workflow, and what came of it: kept as long as its instance, so that the same id is answered
--- the same again. One that was rejected is only kept until its sender has read it.
+-- Updates and their answers, kept as long as the instance, so that a repeated id gets
+-- the same answer. A rejected update is kept until its sender has read the answer.
 CREATE TABLE updates (
-    number        INTEGER NOT NULL,                     -- not of one execution: the next one may answer (G4)
+    number        INTEGER NOT NULL,                     -- not tied to an execution: the next one may answer (G4)
     id            TEXT    NOT NULL,
     state         TEXT    NOT NULL,
     answer        BLOB,                                 -- null while it is open
-    expires_at_ms INTEGER,                              -- of one that was rejected
-    asked         BLOB    NOT NULL,                     -- a hash of its name and input: its id means no other (G3)
+    expires_at_ms INTEGER,                              -- of a rejected update
+    asked         BLOB    NOT NULL,                     -- hash of name and input: an id names one update (G3)
     PRIMARY KEY (number, id)
 ) WITHOUT ROWID;
 
 CREATE INDEX updates_open ON updates (number) WHERE answer IS NULL;
 CREATE INDEX updates_expiring ON updates (expires_at_ms) WHERE expires_at_ms IS NOT NULL;
 
--- Queries of those who do not have the code: taken by one who has it, and removed with their answer.
+-- Queries of clients without the code: a worker that has the code claims and answers them.
 CREATE TABLE questions (
     id            TEXT PRIMARY KEY,
     number        INTEGER NOT NULL,
     name          TEXT    NOT NULL,
     input         BLOB    NOT NULL,
     expires_at_ms INTEGER NOT NULL,
-    taken_by      TEXT,                                 -- a worker's key; null: nobody has taken it yet
+    taken_by      TEXT,                                 -- a worker's key; null: not claimed
     answer        BLOB
 ) WITHOUT ROWID;
 
@@ -182,7 +182,7 @@ CREATE TABLE workers (
     queues           TEXT    NOT NULL,
     build            TEXT    NOT NULL,
     registered_at_ms INTEGER NOT NULL,
-    slots            INTEGER NOT NULL                   -- how many bodies it runs at once
+    slots            INTEGER NOT NULL                   -- number of bodies that it runs at the same time
 );
 
 CREATE TABLE commits (
@@ -190,6 +190,6 @@ CREATE TABLE commits (
     at_ms INTEGER NOT NULL
 );
 
--- One row. The clock's high-water mark (W9): a store's time never goes back, whatever the machine's clock does.
+-- One row: the high-water mark of the clock (W9). The time of a store never decreases, even if the machine's clock does.
 CREATE TABLE clock (now_ms INTEGER NOT NULL);
 INSERT INTO clock VALUES (0);
