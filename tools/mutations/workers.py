@@ -65,6 +65,14 @@ WORKERS: Final = (
         DRAIN,
     ),
     in_python(
+        "instances of a worker that stops wait for its bodies",
+        "W10",
+        "runtime/worker",
+        "        await self.instances.release_all()\n        await self.attempts.stop()\n",
+        "        await self.attempts.stop()\n        await self.instances.release_all()\n",
+        "tests/scenarios/test_worker_shutdown.py::test_W10_instances_of_a_worker_that_stops_do_not_wait_for_its_bodies",
+    ),
+    in_python(
         "a drain leaves continued executions behind",
         "W10",
         "runtime/worker",

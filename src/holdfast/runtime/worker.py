@@ -150,13 +150,15 @@ class WorkerRuntime:
         await self.attempts.wait_for_bodies()
 
     async def stop(self) -> None:
-        """W10: stop cleanly. Attempts that end meanwhile are recorded; the others move to other workers at once."""
+        """W10: stop cleanly. Instances are released first: no timer fires here any more, and none of them waits for a
+        body. Attempts that end meanwhile are recorded; the others move to other workers at the end.
+        """
         self._stop_dispatch()
         await self._stop_tasks()
         await self.lease.settle()
+        await self.instances.release_all()
         await self.attempts.stop()
         if self.lease.is_registered:
-            await self.instances.release_all()
             await self.local_events.drain()
             self.committer.close()
             await self.committer.drain()

@@ -238,21 +238,24 @@ class OwnedInstances:
                 self.evict(live)
 
     async def release_all(self) -> None:
-        """Release every instance: the worker drains or stops.
+        """Release every instance, also those whose start is being committed: the worker drains or stops.
 
         Slow teardowns may take `SLOW_TEARDOWNS_SECONDS` together. The code of the instances after that is left
         suspended.
         """
         loop = asyncio.get_running_loop()
         slow_seconds = 0.0
-        for live in list(self.live.values()):
-            if self.live.get(live.number) is live:
-                if slow_seconds >= SLOW_TEARDOWNS_SECONDS:
-                    live.run.abandon()
-                began = loop.time()
-                self.release(live)
-                took_seconds = loop.time() - began
-                if took_seconds > SLOW_TEARDOWN_SECONDS:
-                    slow_seconds += took_seconds
-                    await asyncio.sleep(0)  # lets other tasks of this event loop run
-        await self._context.committer.drain()
+        while True:
+            for live in list(self.live.values()):
+                if self.live.get(live.number) is live:
+                    if slow_seconds >= SLOW_TEARDOWNS_SECONDS:
+                        live.run.abandon()
+                    began = loop.time()
+                    self.release(live)
+                    took_seconds = loop.time() - began
+                    if took_seconds > SLOW_TEARDOWN_SECONDS:
+                        slow_seconds += took_seconds
+                        await asyncio.sleep(0)  # lets other tasks of this event loop run
+            await self._context.committer.drain()
+            if not self.live:
+                return
