@@ -15,7 +15,7 @@ from typing import Final, Protocol
 
 from holdfast.background import BackgroundTask, Duty
 from holdfast.errors import StoreError, StoreReplaced, WorkerFenced
-from holdfast.runtime.platform import FaultPoint, SimulatedCrash
+from holdfast.runtime.platform import FaultHook, FaultPoint, SimulatedCrash
 from holdfast.runtime.session import StoreSession
 from holdfast.storage.members.instances import Start, Terminate
 from holdfast.storage.members.member import Member
@@ -77,14 +77,14 @@ NO_LEASE: Final = NoLease()
 class Committer:
     """Gathers members and commits them, one group at a time."""
 
-    def __init__(self, session: StoreSession, gate: LeaseGate = NO_LEASE) -> None:
+    def __init__(self, session: StoreSession, gate: LeaseGate = NO_LEASE, fault_hook: FaultHook | None = None) -> None:
         self._session = session
         self._gate = gate
         self._store = session.store
         providers = session.platform.providers
         self._new_commit_id = providers.commit_id
         self._elapsed_ms = providers.elapsed_ms
-        self._fault_hook = session.platform.fault_hook
+        self._fault_hook = fault_hook
         self.trouble = session.trouble
         """The log of store errors, also for the callers of this committer."""
         self.outcome_unknown = asyncio.Event()

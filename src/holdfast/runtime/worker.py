@@ -61,7 +61,7 @@ class WorkerRuntime:
         self._is_stopping = False
         self._work = PollSignal()
         self.lease = WorkerLease(session, self._current_registration, lease_ms=options.lease_ms, events=self)
-        self.committer = Committer(session, self.lease)
+        self.committer = Committer(session, self.lease, session.platform.fault_hook)
         limit = options.payload_limit or session.payload_limit
         context = WorkerContext(session, registry, self.lease, self.committer, self._work, limit)
         self.slots = ActivitySlots(registry, options.queues, options.max_activities, self._work)

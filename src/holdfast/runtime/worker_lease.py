@@ -199,7 +199,7 @@ class WorkerLease:
                     self._session.trouble.log("a worker could not take a new key and tries again", error)
                     await asyncio.sleep(REGISTER_AGAIN_SECONDS)
             await self._events.lease_replaced(lost.key)
-            if self._lost is lost:
+            if self._lost is lost or self._is_final:
                 return
 
 

@@ -52,6 +52,8 @@ class ActivitySlots:
 
     def release(self, count: int = 1) -> None:
         """Return slots. The claimer polls for the backlog that waits for them."""
+        if count == 0:
+            return
         self.free += count
         if self.has_backlog and not self._is_closed:
             self._work.set()

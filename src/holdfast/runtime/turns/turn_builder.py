@@ -209,14 +209,6 @@ def build_turn(
     called it never starts. With `may_close_unread` the instance is closed even if its inbox has unread messages (G14).
     """
     effects = output.effects
-    abandoned = () if effects is None else effects.abandoned
-    attempts: list[NewAttempt] = []
-    eager: list[NewAttempt] = []
-    for scheduled in output.scheduled:
-        starts_here = scheduled.activity not in abandoned and reserve(scheduled)
-        attempts.append(new := _new_attempt(scheduled, owner if starts_here else None, now_ms))
-        if starts_here:
-            eager.append(new)
     payloads: list[LargePayload] = []
     events, encoded = _encoded(output.events, payloads)
     completions = _completions(messages)
@@ -228,6 +220,14 @@ def build_turn(
         turn_effects = _effects_of(
             live, output, events, applied, payloads, release=release, may_close_unread=may_close_unread
         )
+    abandoned = () if effects is None else effects.abandoned
+    attempts: list[NewAttempt] = []
+    eager: list[NewAttempt] = []
+    for scheduled in output.scheduled:  # last: a turn that cannot be stored has raised before it reserves slots
+        starts_here = scheduled.activity not in abandoned and reserve(scheduled)
+        attempts.append(new := _new_attempt(scheduled, owner if starts_here else None, now_ms))
+        if starts_here:
+            eager.append(new)
     turn = Turn(
         number=live.number,
         execution=live.execution,

@@ -36,6 +36,7 @@ MAX_REFUSED_ENDS: Final = 10
 """G14: how often the last turn is taken again for messages that came before it, so that no sender can prevent it."""
 MAX_ENDING: Final = 1_000
 """Instances whose rejected ends are counted."""
+TURN_OUTCOMES: Final = frozenset({Applied, Rejected, Failed})
 
 
 class TurnTaker:
@@ -240,6 +241,8 @@ class TurnTaker:
     # ------------------------------------------------------------ outcomes
 
     def _on_outcome(self, live: LiveInstance, built: BuiltTurn, applied: list[Message], outcome: Outcome) -> None:
+        if type(outcome) not in TURN_OUTCOMES:
+            outcome = Failed(error=StoreError(f"a turn of {live.id} had the outcome {outcome!r}"))
         for rider in built.riders:
             rider.settle(outcome)
         match outcome:
@@ -257,7 +260,7 @@ class TurnTaker:
                 live.queue.extendleft(message for message in reversed(applied) if message.completion)
                 self._on_failed(live, outcome.error)
             case _:
-                logger.error("a turn of %s had the outcome %r", live.id, outcome)
+                raise AssertionError
 
     def _on_failed(self, live: LiveInstance, error: Exception) -> None:
         if isinstance(error, WorkerFenced):
