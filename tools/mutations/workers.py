@@ -73,6 +73,31 @@ WORKERS: Final = (
         "tests/scenarios/test_worker_shutdown.py::test_W10_instances_of_a_worker_that_stops_do_not_wait_for_its_bodies",
     ),
     in_python(
+        "a stopping worker replaces a key that is lost during a replacement",
+        "W10",
+        "runtime/worker_lease",
+        "            if self._lost is lost or self._is_final:",
+        "            if self._lost is lost:",
+        "tests/unit/runtime/test_ownership.py::"
+        "test_W10_a_stopping_worker_replaces_no_key_that_is_lost_during_a_replacement",
+    ),
+    in_python(
+        "an unexpected outcome of a turn is ignored",
+        "G2",
+        "runtime/turns/turn_taker",
+        "        if type(outcome) not in TURN_OUTCOMES:",
+        "        if type(outcome) not in TURN_OUTCOMES:\n            return\n        if False:",
+        "tests/unit/runtime/test_ownership.py::test_G2_an_unexpected_outcome_of_a_turn_releases_the_instance",
+    ),
+    in_python(
+        "a killed engine commits",
+        "W7",
+        "client/embedded_worker",
+        "        self._own_committer.kill()",
+        "        pass",
+        "tests/unit/runtime/test_ownership.py::test_W7_a_killed_engine_commits_nothing",
+    ),
+    in_python(
         "a drain leaves continued executions behind",
         "W10",
         "runtime/worker",

@@ -190,7 +190,7 @@ class QueryClient:
         return self._own_queries
 
     def stop(self) -> None:
-        """Evict the runs that this client made for queries."""
+        """Stop the watchdog of the runs that this client made for queries."""
         if self._own_runs is not None:
             self._own_runs.stop()
 

@@ -4,8 +4,9 @@ Everything runs on one event loop; only heartbeats, blocking bodies and slow dis
 appears in this process is taken at once, work of other processes when they notify this one, and a slow poll finds the
 work whose notification was lost.
 
-References between the parts point downwards: duties hold turns, turns hold attempts, and all hold the context. Three
-protocols point upwards: `AttemptSink` (kept by `TurnTaker`), `LeaseEvents` and `LocalWorker` (kept by `WorkerRuntime`).
+References between the parts point downwards: duties hold turns, turns hold attempts, and all hold the context. Four
+protocols point upwards: `AttemptSink` (kept by `TurnTaker`), `LeaseEvents` and `LocalWorker` (kept by `WorkerRuntime`),
+and `LeaseGate` (kept by `WorkerLease`).
 """
 
 import asyncio
@@ -16,6 +17,7 @@ import msgspec
 
 from holdfast.authoring.registry import Registry
 from holdfast.background import BackgroundTask, Duty
+from holdfast.core.deadlines import MILLISECONDS
 from holdfast.core.leases import WorkerKey
 from holdfast.errors import StoreReplaced
 from holdfast.runtime.attempts.runner import AttemptRunner
@@ -35,7 +37,7 @@ from holdfast.runtime.turns.messages import InboxReader, LocalEvents
 from holdfast.runtime.turns.owned_instances import OwnedInstances
 from holdfast.runtime.turns.turn_taker import TurnTaker
 from holdfast.runtime.worker_context import WorkerContext, WorkerOptions
-from holdfast.runtime.worker_lease import BEATS_PER_LEASE, MILLISECONDS, WorkerLease
+from holdfast.runtime.worker_lease import BEATS_PER_LEASE, WorkerLease
 from holdfast.storage.members.workers import Registration
 from holdfast.storage.records import InstanceNumber
 
@@ -59,6 +61,8 @@ class WorkerRuntime:
         self.failure: StoreReplaced | None = None
         """Why it has halted, if it has."""
         self._is_stopping = False
+        self._registration: Registration
+        """Set by `start`, when the registry is checked."""
         self._work = PollSignal()
         self.lease = WorkerLease(session, self._current_registration, lease_ms=options.lease_ms, events=self)
         self.committer = Committer(session, self.lease, session.platform.fault_hook)
@@ -67,9 +71,9 @@ class WorkerRuntime:
         self.slots = ActivitySlots(registry, options.queues, options.max_activities, self._work)
         self.attempts = AttemptRunner(context, self.slots)
         marker = CrashMarker(session.store.crash_marker_folder)
-        self.runs = RunFactory(registry, session.platform, marker, limit, lambda: self.lease.key)
+        self.runs = RunFactory(registry, session.platform, marker, limit, self.lease)
         self.instances = OwnedInstances(context, self.attempts, self.runs, size=options.cache_size)
-        self.turns = TurnTaker(context, self.instances, self.attempts, self.slots)
+        self.turns = TurnTaker(context, self.instances, self.runs, self.attempts, self.slots)
         self.attempts.report_to(self.turns)
         self.inbox = InboxReader(context, self.instances, self.turns)
         self.local_events = LocalEvents(context, self.instances, self.turns, self.inbox)

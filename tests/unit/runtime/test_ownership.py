@@ -16,7 +16,6 @@ from holdfast.authoring.registry import Registry
 from holdfast.core.leases import WorkerKey
 from holdfast.errors import UsageError
 from holdfast.runtime.attempts.slots import ActivitySlots
-from holdfast.runtime.loop_watch import LoopRules
 from holdfast.runtime.platform import Platform
 from holdfast.runtime.session import StoreSession
 from holdfast.runtime.signals import PollSignal
@@ -177,7 +176,7 @@ def test_W10_a_stopping_worker_replaces_no_key_that_is_lost_during_a_replacement
         session = StoreSession(cast("Any", Quiet()), platform)
         events = Events()
         lease = events.lease = WorkerLease(session, lambda: HERE, lease_ms=1_000, events=events)
-        await lease.register(cast("LoopRules", None))
+        await lease.register(cast("Any", None))
         lease.expired()
         await until(lambda: events.lost == 2)
         await lease._replacing.wait()

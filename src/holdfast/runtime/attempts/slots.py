@@ -58,6 +58,10 @@ class ActivitySlots:
         if self.has_backlog and not self._is_closed:
             self._work.set()
 
+    def note_backlog(self, *, has_backlog: bool) -> None:
+        """A poll has found whether attempts wait for a slot here."""
+        self.has_backlog = has_backlog
+
     def close(self) -> None:
         """Start nothing more at once: the worker drains or stops."""
         self._is_closed = True
