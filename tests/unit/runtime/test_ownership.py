@@ -190,4 +190,6 @@ def test_W10_a_stopping_worker_replaces_no_key_that_is_lost_during_a_replacement
 class Quiet(StoreDefaults):
     """A store without rows."""
 
-    companion_path = Path("none.db")
+    @property
+    def companion_path(self) -> Path:
+        return Path("none.db")
