@@ -137,7 +137,7 @@ def test_W1_a_blocked_loop_loses_its_instances_keeps_its_attempts_and_goes_on_af
     assert gate.entries == 1, "its attempt was not run again"
     messages = [record.getMessage() for record in caplog.records]
     assert any(f"blocked in {__file__}:" in message and "in block_once" in message for message in messages)
-    assert any("move on to other workers, and its activities stay" in message for message in messages)
+    assert any("released for other workers, and its activities stay" in message for message in messages)
     check_tables(path)
 
 

@@ -1,4 +1,4 @@
-"""The farewell of a worker that stops cleanly (W10): what ends meanwhile counts, and what does not moves on."""
+"""The shutdown of a worker (W10): instances are released at once, ends of attempts are recorded until it is over."""
 
 import asyncio
 import logging
@@ -11,6 +11,7 @@ from tests.scenarios.support import check_tables, engine_of, rows, together, unt
 from tests.support.inside import attempts_of, live_instances, worker_of
 
 import holdfast as hf
+from holdfast.errors import ClientClosed
 from holdfast.runtime.attempts import runner as runtime_attempts
 from holdfast.storage.members.member import Member
 from holdfast.storage.members.outcomes import Outcome
@@ -62,6 +63,76 @@ def test_W10_a_result_that_a_body_gives_when_told_to_stop_is_recorded(tmp_path: 
         async with engine_of(path, saves_what_it_has, saving) as engine:
             assert await engine.get("a").result(timeout=10) == "saved 1"
         assert runs == ["saves"]
+        check_tables(path)
+
+    together(scenario())
+
+
+def test_W10_instances_of_a_worker_that_stops_do_not_wait_for_its_bodies(tmp_path: Path) -> None:
+    may_end = asyncio.Event()
+
+    @hf.activity
+    async def lingers() -> None:
+        runs.append("lingers")
+        try:
+            await asyncio.sleep(3_600)
+        except asyncio.CancelledError:
+            await may_end.wait()
+            raise
+
+    @hf.workflow
+    async def lingering() -> None:
+        await lingers()
+
+    @hf.workflow
+    async def naps() -> str:
+        await asyncio.sleep(0.5)
+        return "awake"
+
+    @hf.workflow
+    async def listens() -> str:
+        return await hf.event("word", str)
+
+    async def scenario() -> None:
+        path = tmp_path / "shop.db"
+        stopping = engine_of(path, lingers, lingering, naps, listens)
+        await stopping.open()
+        await stopping.start(lingering, id="body")
+        own_call = asyncio.create_task(stopping.run(naps, id="timer"))
+        await stopping.start(listens, id="event")
+        await runs_so_far(1)
+        async with engine_of(path, naps, listens) as other:
+            closing = asyncio.create_task(stopping.close())
+            await until(lambda: not live_instances(worker_of(stopping)))
+            await other.get("event").raise_event("word", "hello")
+            assert await other.get("event").result(timeout=3) == "hello"
+            assert await other.get("timer").result(timeout=3) == "awake"
+            assert await own_call == "awake", "a call of the engine that closes gets the result of the other worker"
+            assert not closing.done(), "the body still runs"
+            may_end.set()
+            await closing
+        check_tables(path)
+
+    together(scenario(), seconds=runtime_attempts.SHUTDOWN_SECONDS)
+
+
+def test_W10_a_call_that_waits_for_an_instance_of_a_closing_engine_raises_ClientClosed(tmp_path: Path) -> None:
+    @hf.workflow
+    async def naps() -> str:
+        await asyncio.sleep(0.2)
+        return "awake"
+
+    async def scenario() -> None:
+        path = tmp_path / "shop.db"
+        async with engine_of(path, saves_what_it_has, saving, naps) as engine:
+            await engine.start(saving, id="body")
+            call = asyncio.create_task(engine.run(naps, id="timer"))
+            await runs_so_far(1)
+            await until(lambda: len(live_instances(worker_of(engine))) == 2)
+        with pytest.raises(ClientClosed, match="the instance continues without it"):
+            await call
+        async with engine_of(path, saves_what_it_has, saving, naps) as engine:
+            assert await engine.get("timer").result(timeout=10) == "awake"
         check_tables(path)
 
     together(scenario())
@@ -201,7 +272,13 @@ def test_W10_a_worker_that_stops_starts_no_attempt_and_no_first_turn(tmp_path: P
                 await engine.start(scheduling, id="c")
 
             late = asyncio.create_task(act_late())
-        await late
+            settle = worker.lease.settle
+
+            async def settle_late() -> None:
+                await late  # before the instances are released
+                await settle()
+
+            worker.lease.settle = settle_late  # type: ignore[method-assign]
         assert rows(path, "SELECT state, owner FROM attempts WHERE name LIKE '%once'") == [("READY", None)]
         assert rows(path, "SELECT turn FROM instances WHERE id = 'c'") == [(0,)]
         async with engine_of(path, once, scheduling) as engine:

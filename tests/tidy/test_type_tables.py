@@ -23,7 +23,12 @@ from holdfast.core.flow.state import _APPLY as FLOW_STATE  # pyright: ignore[rep
 from holdfast.core.steps import _BEGINS, _ENDS  # pyright: ignore[reportPrivateUsage]
 from holdfast.flows.run import _APPLY as FLOW_RUN  # pyright: ignore[reportPrivateUsage]
 from holdfast.replay.run import _APPLY  # pyright: ignore[reportPrivateUsage]
+from holdfast.runtime.committer import MAY_CLOSE_OTHERS
+from holdfast.storage.members.base import CommitMember
+from holdfast.storage.members.instances import Start, Terminate
 from holdfast.storage.members.member import Member
+from holdfast.storage.members.messages import AskQuery, Deliver
+from holdfast.storage.members.outcomes import Outcome
 from holdfast.storage.relational.apply.dispatch import APPLY_BY_TYPE
 
 EVENTS = set(get_args(ev.HistoryEvent))
@@ -52,6 +57,16 @@ WITH_PAYLOAD = {
 
 TABLES: dict[str, tuple[Collection[Any], set[Any], set[Any]]] = {
     "the store applies every member": (APPLY_BY_TYPE, MEMBERS, set()),
+    "a committer announces every outcome that names closed children": (
+        MAY_CLOSE_OTHERS,
+        {outcome for outcome in get_args(Outcome) if "ended" in outcome.__struct_fields__},
+        set(),
+    ),
+    "a client commits these members without a lease": (
+        {Start, Terminate, Deliver, AskQuery},
+        {member for member in MEMBERS if member.needs_lease is not CommitMember.needs_lease},
+        set(),
+    ),
     "a run of code applies every input": (_APPLY, INPUTS, set()),
     "a run of a flow decides about every input": (FLOW_RUN, INPUTS, set()),
     "a mismatch describes every event that is not an input": (

@@ -139,7 +139,10 @@ def test_W7_a_worker_that_was_stopped_beyond_its_lease_works_on_under_another_ke
                 zombie.send_signal(signal.SIGTERM)
                 code, logged = zombie.left()
                 assert code == 0
-                assert f"worker {old} lost its lease; its work has moved on, and it takes a new key" in logged
+                assert (
+                    f"worker {old} lost its lease; its work was released for other workers, and it takes a new key"
+                    in logged
+                )
         sound(store)
 
     together(scenario(), seconds=60)

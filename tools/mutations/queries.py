@@ -45,7 +45,7 @@ ASKING: Final = (
         "a live instance answers before its inbox is read",
         "G5",
         "runtime/queries",
-        "    await place.inbox.read()",
+        "    await local.inbox.read()",
         "    await asyncio.sleep(0)",
         f"{REFLECTING}::test_G5_a_query_reflects_an_event_whose_wake_up_was_lost",
     ),

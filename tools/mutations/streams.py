@@ -140,5 +140,5 @@ KEPT_AND_STREAMED: Final = (
         "DO UPDATE SET value = excluded.value",
         "DO NOTHING",
     ),
-    in_python("a changed state is not committed", "G11", "core/run", "self.kept[key] = value", "pass", STATE),
+    in_python("a changed state is not committed", "G11", "core/run", "self.state_values[key] = value", "pass", STATE),
 )

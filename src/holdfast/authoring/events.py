@@ -6,14 +6,16 @@ An `Event` is a typed channel that sender and receiver share: ``approval = hf.Ev
 """
 
 from collections.abc import AsyncIterator, Generator
-from typing import Any, Generic, TypeVar, cast, get_args, overload
+from typing import Any, Final, Generic, TypeVar, cast, get_args, overload
 
 from holdfast.authoring.validation import checked_name
 from holdfast.authoring.workflow_api import current
 from holdfast.errors import InvalidOption
-from holdfast.payloads.encoding import encode, encode_untyped, payload_type
+from holdfast.payloads.encoding import encode, payload_type
 
 T = TypeVar("T")
+
+_JSON_TYPES: Final = frozenset({dict, list, str, int, float, bool, type(None)})
 
 
 class Event(Generic[T]):
@@ -81,7 +83,17 @@ def encoded_event(event: "str | Event[Any]", value: Any) -> tuple[str, bytes]:
     if isinstance(event, Event):
         return event.name, encode(value, event.annotation, what=f"the value of event {event.name!r}")
     name = checked_name(event, "an event")
-    return name, encode_untyped(value, what=f"the value of event {name!r}")
+    return name, encode_by_class(value, f"the value of event {name!r}")
+
+
+def encode_by_class(value: object, what: str) -> bytes:
+    """Encode a value whose receiver has the annotation and whose sender has none: events, queries and updates by name.
+
+    Values of the JSON types are encoded as they are, others by their own class. A subclass of `dict` or `list` is an
+    `AnnotationError`, because the receiver would get the base class.
+    """
+    kind = cast("Any", type(value))
+    return encode(value, Any if kind in _JSON_TYPES else kind, what=what)
 
 
 def named_value(event: Any) -> "tuple[str | Event[Any], Any]":

@@ -71,13 +71,13 @@ class EmbeddedWorker:
         return self.worker if self.worker is not None and self.worker.is_running else None
 
     def make(self, registry: Registry, options: WorkerOptions) -> WorkerRuntime:
-        """A worker on the session of this client. `start` starts it."""
+        """A worker on the session of this client, which has none yet. `start` starts it."""
+        if self.worker is not None:
+            raise UsageError("this client has a worker already; give another one a client of its own: hf.connect(...)")
         return WorkerRuntime(self._session, registry, options)
 
     async def start(self, worker: WorkerRuntime) -> None:
         """Start a worker. If it cannot start, its error is raised and the client has no worker."""
-        if self.worker is not None:
-            raise UsageError("this client has a worker already; give another one a client of its own: hf.connect(...)")
         self._attach(worker)
         try:
             await worker.start()
@@ -104,6 +104,11 @@ class EmbeddedWorker:
         self.worker = None
         self._session.worker = None
         self.committer = self._own_committer
+
+    def kill(self) -> None:
+        """Continue without the worker, and commit nothing more. For tests."""
+        self.detach()
+        self._own_committer.kill()
 
     def is_live(self, number: InstanceNumber) -> bool:
         """Whether the worker has the instance in memory; then the instance has not ended."""

@@ -80,7 +80,7 @@ class Engine(Client):
 
     async def _kill(self) -> None:
         """Close the store without committing anything, as a killed process does. For tests."""
-        self._local.detach()
+        self._local.kill()
         self._calls.queries.stop()
         await self._session.close()
 

@@ -7,10 +7,11 @@ import asyncio
 import math
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import msgspec
 
+from holdfast.authoring.events import encode_by_class
 from holdfast.authoring.handlers import Query
 from holdfast.authoring.registry import Registry
 from holdfast.authoring.validation import Duration, checked_duration_ms, checked_name
@@ -18,7 +19,7 @@ from holdfast.client.embedded_worker import EmbeddedWorker
 from holdfast.core.lifecycle import InstanceState
 from holdfast.core.queries import Reply, ReplyKind, decode_answer
 from holdfast.errors import InstanceNotFound, QueryFailed, UnknownQuery, WorkflowBlocked
-from holdfast.payloads.encoding import decode, encode
+from holdfast.payloads.encoding import decode
 from holdfast.payloads.failures import Failure, describe_error, to_exception
 from holdfast.payloads.limits import PayloadLimit
 from holdfast.runtime.committer import ignore_outcome
@@ -42,19 +43,10 @@ ASK_AGAIN_SECONDS: Final = 2.0
 _failure: Final = msgspec.json.Decoder(Failure)
 
 
-_PLAIN: Final = frozenset({dict, list, str, int, float, bool, type(None)})
-"""The types of JSON."""
-
-
 def encoded_arguments(args: tuple[Any, ...], what: str, limit: PayloadLimit) -> bytes:
-    """Arguments by position, each encoded as its own type: the client does not know the annotations."""
-    parts = [encode(value, _own_type(value), what=what) for value in args]
+    """Arguments by position. The client does not know their annotations."""
+    parts = [encode_by_class(value, what) for value in args]
     return limit.checked(b"[%b]" % b",".join(parts), what)
-
-
-def _own_type(value: object) -> Any:
-    kind = cast("Any", type(value))
-    return Any if kind in _PLAIN else kind
 
 
 @asynccontextmanager
@@ -198,7 +190,7 @@ class QueryClient:
         return self._own_queries
 
     def stop(self) -> None:
-        """Evict the runs that this client made for queries."""
+        """Stop the watchdog of the runs that this client made for queries."""
         if self._own_runs is not None:
             self._own_runs.stop()
 

@@ -13,6 +13,8 @@ from holdfast.core.checks import parse_enum
 from holdfast.core.lifecycle import INSTANCE_FINAL, InstanceEvent, InstanceState, next_instance_state
 
 DEFAULT_GRACE_MS: Final = 60_000
+MILLISECONDS: Final = 1000
+"""Of a second."""
 _UNITS: Final = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"), (1, "ms"))
 
 

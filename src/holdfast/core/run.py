@@ -117,7 +117,7 @@ class RunEffects(msgspec.Struct):
     logs: list[LogLine] = []
     sent: list[SentEvent] = []
     waits_changed: bool = False
-    kept: dict[str, bytes | None] | None = None
+    state_values: dict[str, bytes | None] | None = None
     """State values that changed; None as a value deletes it."""
     children: list[ScheduledChild] = []
     children_asked: list[CancelledChild] = []
@@ -131,9 +131,9 @@ class RunEffects(msgspec.Struct):
             self.timers_ended.append(number)
 
     def set_state_value(self, key: str, value: bytes | None) -> None:
-        if self.kept is None:
-            self.kept = {}
-        self.kept[key] = value
+        if self.state_values is None:
+            self.state_values = {}
+        self.state_values[key] = value
 
     def answer_update(self, update_id: str, reply: Reply | None) -> None:
         """Report the progress of an update to its sender; None: it was accepted."""

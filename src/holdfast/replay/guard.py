@@ -269,7 +269,7 @@ class Guard:
             known = self._is_user_file[path] = is_listed or not is_library_file(path)
         return known
 
-    def guilty_frame(self, frame: FrameType | None) -> FrameType | None:
+    def culprit_frame(self, frame: FrameType | None) -> FrameType | None:
         """The frame of the workflow that caused the call in `frame`, or None.
 
         None if Python's import system, a debugger or Holdfast itself is between them. Where workflow code is installed
@@ -380,10 +380,10 @@ class GuardedTurn:
 
     def accuse(self, called: str, advice: str, frame: FrameType | None) -> None:
         """Raise `ForbiddenInWorkflow` if workflow code made the call of `called`."""
-        guilty = self._guard.guilty_frame(frame)
-        if guilty is None:
+        culprit = self._guard.culprit_frame(frame)
+        if culprit is None:
             return
-        where = f"{guilty.f_code.co_filename}:{guilty.f_lineno}, in {guilty.f_code.co_name}"
+        where = f"{culprit.f_code.co_filename}:{culprit.f_lineno}, in {culprit.f_code.co_name}"
         finding = ForbiddenInWorkflow(
             f"workflow code called {called} ({where}): a replay could not repeat it. {advice}."
         )

@@ -106,7 +106,7 @@ def _is_untouched(loop: WorkflowLoop, output: TurnOutput) -> bool:
     except TurnTooLong:
         return False
     effects = output.effects
-    return not (output.events or output.scheduled or (effects is not None and (effects.sent or effects.kept)))
+    return not (output.events or output.scheduled or (effects is not None and (effects.sent or effects.state_values)))
 
 
 def failed_reply(error: BaseException) -> Reply:

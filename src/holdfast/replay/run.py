@@ -19,6 +19,7 @@ import msgspec
 
 from holdfast.core import history as ev
 from holdfast.core.admission import EventPolicy, Mailbox
+from holdfast.core.deadlines import MILLISECONDS
 from holdfast.core.history import HistoryEvent, Payload
 from holdfast.core.queries import unknown_handler
 from holdfast.core.run import ExecutionEnding, ExecutionId, ParentInfo, QueryAnswer, SliceRunner, TurnOutput
@@ -42,7 +43,6 @@ from holdfast.replay.state import WorkflowState
 from holdfast.replay.streams import Streams
 from holdfast.replay.updates import Updates
 
-MILLISECONDS: Final = 1000
 _encode: Final = msgspec.json.Encoder().encode
 
 

@@ -15,11 +15,9 @@ from typing import Final, Protocol
 
 from holdfast.background import BackgroundTask, Duty
 from holdfast.errors import StoreError, StoreReplaced, WorkerFenced
-from holdfast.runtime.platform import FaultPoint, SimulatedCrash
+from holdfast.runtime.platform import FaultHook, FaultPoint, SimulatedCrash
 from holdfast.runtime.session import StoreSession
-from holdfast.storage.members.instances import Start, Terminate
 from holdfast.storage.members.member import Member
-from holdfast.storage.members.messages import AskQuery, Deliver
 from holdfast.storage.members.outcomes import (
     Applied,
     Delivered,
@@ -41,7 +39,7 @@ logger = logging.getLogger("holdfast")
 Done = Callable[[Outcome], None]
 """Receives the outcome of a member."""
 
-_MAY_CLOSE_OTHERS: Final = (Applied, TerminatedInstance, Delivered, StartedInstance, Expired)
+MAY_CLOSE_OTHERS: Final = (Applied, TerminatedInstance, Delivered, StartedInstance, Expired)
 """Outcomes that name children which were closed in the same commit as their parent."""
 
 
@@ -77,16 +75,15 @@ NO_LEASE: Final = NoLease()
 class Committer:
     """Gathers members and commits them, one group at a time."""
 
-    def __init__(self, session: StoreSession, gate: LeaseGate = NO_LEASE) -> None:
+    def __init__(self, session: StoreSession, gate: LeaseGate = NO_LEASE, fault_hook: FaultHook | None = None) -> None:
         self._session = session
         self._gate = gate
         self._store = session.store
         providers = session.platform.providers
         self._new_commit_id = providers.commit_id
         self._elapsed_ms = providers.elapsed_ms
-        self._fault_hook = session.platform.fault_hook
-        self.trouble = session.trouble
-        """The log of store errors, also for the callers of this committer."""
+        self._fault_hook = fault_hook
+        self._trouble = session.trouble
         self.outcome_unknown = asyncio.Event()
         """Set when a group may be on disk although its members received `Failed` (W3). The reconciler clears it."""
         self._waiting: list[tuple[Member, Done]] = []
@@ -94,7 +91,7 @@ class Committer:
         self._retrying: dict[int, Member] = {}
         self._task = BackgroundTask(Duty.COMMITTER, self._write)
         self.is_writing = False
-        """Whether a group is being written or waits to be written."""
+        """Whether the task that writes groups is started and has not written the last one."""
         self._decided_signal: asyncio.Future[None] | None = None
         self._dead = False
         self._is_closed = False
@@ -120,7 +117,7 @@ class Committer:
 
         def decided(outcome: Outcome) -> None:
             if isinstance(outcome, Failed) and _may_retry(outcome.error) and not self._is_closed:
-                self.trouble.log("work could not be stored and is tried again", outcome.error)
+                self._trouble.log("work could not be stored and is tried again", outcome.error)
                 self._retrying[id(member)] = member
                 asyncio.get_running_loop().call_later(RETRY_SECONDS, self._retry, member, done)
             else:
@@ -219,9 +216,9 @@ class Committer:
         if self._elapsed_ms() >= self._gate.fenced_at_ms:
             self._gate.expired()
             fenced = Failed(error=WorkerFenced("the lease of this worker has expired by its own clock"))
-            unleased = [member for member in members if not _needs_lease(member)]
+            unleased = [member for member in members if not member.needs_lease]
             outcomes = iter(await self._store_group(unleased) if unleased else ())
-            return [fenced if _needs_lease(member) else next(outcomes) for member in members]
+            return [fenced if member.needs_lease else next(outcomes) for member in members]
         return await self._store_group(members)
 
     async def _store_group(self, members: list[Member]) -> list[Outcome]:
@@ -243,7 +240,7 @@ class Committer:
             trouble = error if isinstance(error, StoreError) else StoreError(f"the store failed: {error!r}")
             return [Failed(error=trouble) for _ in members]
         self.groups += 1
-        self.trouble.succeeded()
+        self._trouble.succeeded()
         self._publish(members, outcomes)
         return outcomes
 
@@ -252,7 +249,7 @@ class Committer:
         session = self._session
         try:
             for outcome in outcomes:
-                if isinstance(outcome, _MAY_CLOSE_OTHERS) and outcome.ended:
+                if isinstance(outcome, MAY_CLOSE_OTHERS) and outcome.ended:
                     for closed in outcome.ended:
                         session.instance_closed(*closed)
             session.changes.notify()
@@ -266,17 +263,10 @@ class Committer:
         try:
             return await self._store.was_committed(commit_id)
         except Exception as error:  # noqa: BLE001 - the store can neither write nor read
-            self.trouble.log("a commit could not be looked up", error)
+            self._trouble.log("a commit could not be looked up", error)
             return True  # it may be: the reconciler compares
 
 
 def _may_retry(error: Exception) -> bool:
     """Whether a later try may succeed, as after a full disk or the restart of a server."""
     return isinstance(error, StoreError) and not isinstance(error, StoreReplaced)
-
-
-def _needs_lease(member: Member) -> bool:
-    """Whether a member is in the name of a worker."""
-    if isinstance(member, Start):
-        return member.first is not None
-    return not isinstance(member, Terminate | Deliver | AskQuery)

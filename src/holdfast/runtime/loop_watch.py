@@ -21,11 +21,11 @@ from threading import get_ident
 from types import FrameType
 from typing import Any, Final
 
+from holdfast.core.deadlines import MILLISECONDS
 from holdfast.storage.records import InstanceNumber
 
 logger = logging.getLogger("holdfast")
 
-MILLISECONDS: Final = 1000
 BLOCKED_MS: Final = 1_000
 """A loop that has not run for so long is logged."""
 DEBUGGERS: Final = ("pdb", "bdb", "pydevd", "debugpy")
@@ -57,7 +57,7 @@ class LoopRules:
     """How many slices of workflow code have begun."""
     culprit: Callable[[], InstanceNumber] = lambda: InstanceNumber(0)
     """The instance whose code runs now, or zero."""
-    blamed: Callable[[FrameType | None], FrameType | None] = lambda frame: frame
+    culprit_frame: Callable[[FrameType | None], FrameType | None] = lambda frame: frame
     """The frame of user code in a stack."""
 
 
@@ -101,7 +101,7 @@ class LoopWatch:
     def where(self) -> str:
         """The line of code that the thread of the loop is in."""
         frame = sys._current_frames().get(self._thread)  # noqa: SLF001 - as above
-        return described(self.rules.blamed(frame) or frame)
+        return described(self.rules.culprit_frame(frame) or frame)
 
     def _post(self) -> bool:
         self._was_called = False
@@ -142,7 +142,7 @@ class LoopWatch:
             "`def`, which runs in a thread, or await instead",
             self._name,
             self.silent_seconds,
-            described(self.rules.blamed(frame) or frame),
+            described(self.rules.culprit_frame(frame) or frame),
             extra=self._extra,
         )
 

@@ -17,6 +17,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final, Protocol
 
+from holdfast.core.deadlines import MILLISECONDS
 from holdfast.core.leases import WorkerKey
 from holdfast.runtime.loop_watch import LoopRules
 from holdfast.runtime.signals import RepeatedTrouble
@@ -25,7 +26,6 @@ from holdfast.storage.contract import Notifier, OpenableStore, Store
 from holdfast.storage.members.member import Member
 from holdfast.storage.members.workers import Registration
 
-MILLISECONDS: Final = 1000
 NANOSECONDS_IN_MS: Final = 1_000_000
 COMMIT_ID_BITS: Final = 62
 SEED_BITS: Final = 53

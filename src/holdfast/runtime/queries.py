@@ -58,7 +58,7 @@ class Unanswered(Enum):
     OWNED_ELSEWHERE = "another worker owns the instance and has messages to apply"
 
 
-class Place(NamedTuple):
+class LocalInstances(NamedTuple):
     """The worker of this process: its instances, its inbox, and the lease that it acts under."""
 
     instances: OwnedInstances
@@ -67,17 +67,17 @@ class Place(NamedTuple):
 
 
 class Queries:
-    """Answers queries of registered workflows. `place` is None for a client without a worker."""
+    """Answers queries of registered workflows. `local` is None for a client without a worker."""
 
-    def __init__(self, store: Store, runs: RunFactory, place: Place | None = None) -> None:
+    def __init__(self, store: Store, runs: RunFactory, local: LocalInstances | None = None) -> None:
         self._store = store
         self._runs = runs
-        self._place = place
+        self._local = local
 
     async def ask(self, number: InstanceNumber, name: str, data: bytes) -> Reply | Unanswered:
         """Try once to answer a query. If a turn is needed first, the caller tries again after a commit."""
-        if self._place is not None:
-            answer = await _ask_live(self._place, number, name, data)
+        if self._local is not None:
+            answer = await _ask_live(self._local, number, name, data)
             if answer is not None:
                 return answer
         loaded = await self._store_view(number)
@@ -153,7 +153,7 @@ class Queries:
     async def _apply_inbox(self, record: InstanceRecord, loaded: LoadedInstance, run: Run) -> Unanswered | None:
         """Apply the inbox to the run without a commit. Returns why only a turn can do that, if so.
 
-        Where applying fails the run is spoiled: the turn will block the instance, and a blocked instance answers from
+        Where applying fails the run is tainted: the turn will block the instance, and a blocked instance answers from
         its last committed turn.
         """
         if record.closed_at_ms is not None or record.state in HALTED:
@@ -182,7 +182,7 @@ class Queries:
         return Unanswered.NEEDS_TURN if is_undecided else None
 
     def _is_elsewhere(self, record: InstanceRecord) -> bool:
-        return self._place is None or record.owner != self._place.lease.key
+        return self._local is None or record.owner != self._local.lease.key
 
     async def _is_owned(self, record: InstanceRecord) -> bool:
         """Whether a worker whose lease is valid owns the instance."""
@@ -197,12 +197,12 @@ class Queries:
         )
 
 
-async def _ask_live(place: Place, number: InstanceNumber, name: str, data: bytes) -> Reply | None:
+async def _ask_live(local: LocalInstances, number: InstanceNumber, name: str, data: bytes) -> Reply | None:
     """Query live code after the messages that wait for it are applied and committed; None if it is not live."""
-    instances = place.instances
+    instances = local.instances
     if number not in instances.live:
         return None
-    await place.inbox.read()
+    await local.inbox.read()
     position: int | None = None
     while (live := instances.live.get(number)) is not None:
         if position is None:
@@ -277,8 +277,9 @@ class QueryService:
         self._store = context.session.store
         self._workflows = tuple(context.registry.workflows)
         self._committer = context.committer
+        self._trouble = context.session.trouble
         self._lease = context.lease
-        self.queries = Queries(self._store, runs, Place(instances, inbox, context.lease))
+        self.queries = Queries(self._store, runs, LocalInstances(instances, inbox, context.lease))
         self._wake = PollSignal()
         self._wake.set()  # queries may have waited for this worker
 
@@ -295,7 +296,7 @@ class QueryService:
                 try:
                     await self._poll_store(answering)
                 except Exception as error:  # noqa: BLE001 - the next poll may succeed
-                    self._committer.trouble.log("queries could not be answered, and are tried again", error)
+                    self._trouble.log("queries could not be answered, and are tried again", error)
 
     async def _poll_store(self, answering: asyncio.TaskGroup) -> None:
         """Claim queries. Most polls find none, so they begin with one cheap read."""
@@ -317,7 +318,7 @@ class QueryService:
             async with limit:
                 answer = await self._ask(query)
         except StoreError as error:
-            self._committer.trouble.log("a query could not be answered", error)
+            self._trouble.log("a query could not be answered", error)
             answer = refused_reply(error)
         except Exception as error:
             if not limit.expired():

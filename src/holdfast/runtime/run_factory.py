@@ -18,6 +18,7 @@ from holdfast.runtime.flow_versions import FlowVersions
 from holdfast.runtime.loop_watch import LoopRules
 from holdfast.runtime.platform import Platform
 from holdfast.runtime.watchdog import POLLS_PER_LIMIT, POLLS_TO_INTERRUPT, Watchdog
+from holdfast.runtime.worker_lease import WorkerLease
 from holdfast.storage.contract import Store
 from holdfast.storage.records import HistoryRow, InstanceNumber, InstanceRecord, LoadedInstance
 
@@ -26,7 +27,7 @@ STRICT_TURNS: Final = 20
 
 
 class RunFactory:
-    """One for each worker, made on the thread that runs its turns. `key` gives that of the worker, for log records."""
+    """One for each worker, made on the thread that runs its turns. Log records have the key of `lease`."""
 
     def __init__(
         self,
@@ -34,10 +35,10 @@ class RunFactory:
         platform: Platform,
         marker: CrashMarker,
         limit: PayloadLimit | None = None,
-        key: Callable[[], str] = str,
+        lease: WorkerLease | None = None,
     ) -> None:
         self.marker = marker
-        self._key = key
+        self._lease = lease
         self._is_stopped = False
         records.install()
         self._registry = registry
@@ -47,7 +48,7 @@ class RunFactory:
         self._guard = Guard()
         self._watchdog: Watchdog | None = None
         if platform.watch_turns:
-            self._watchdog = Watchdog(limit_ms, guilty=self._guard.guilty_frame)
+            self._watchdog = Watchdog(limit_ms, culprit_frame=self._guard.culprit_frame)
         self._samples: dict[str, Callable[[], Guarded]] = {}
         self.flows = FlowVersions(registry)
 
@@ -56,7 +57,8 @@ class RunFactory:
     ) -> Run:
         """One execution, before any input is applied. `flow`: the hash of the version of a flow."""
         code = self._registry.workflow(workflow)
-        identity = ExecutionId(instance_id, workflow, execution, self._key())
+        key = "" if self._lease is None else self._lease.key
+        identity = ExecutionId(instance_id, workflow, execution, key)
         resolve = self._registry.resolve
         watchdog = self._watchdog
         watch = None if watchdog is None else watchdog.watch(workflow)
@@ -128,7 +130,7 @@ class RunFactory:
             end_after_ms=timeout_ms,
             slices=lambda: 0 if watchdog is None else watchdog.slices,
             culprit=lambda: InstanceNumber(self.marker.slot[0]),
-            blamed=self._guard.guilty_frame,
+            culprit_frame=self._guard.culprit_frame,
         )
 
     def _new_deadline(self) -> Callable[[], bool]:

@@ -21,6 +21,7 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from holdfast.background import BackgroundTask, Duty
+from holdfast.core.deadlines import MILLISECONDS
 from holdfast.core.history import Payload
 from holdfast.core.lifecycle import InstanceState
 from holdfast.errors import ClientClosed, HoldfastError, StoreError, StoreReplaced
@@ -40,7 +41,6 @@ PERIOD_MS: Final = 60_000
 """The time between two lines about the same error."""
 QUIET_MS: Final = 5_000
 """An outage ends with a successful write, if the store has not failed for so long."""
-MILLISECONDS: Final = 1_000
 FAILED: Final = "holdfast_failed"
 """The attribute of a log record about a failure: `attempt` or `instance`."""
 LONGEST_MESSAGE: Final = 1_000

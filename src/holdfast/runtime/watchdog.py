@@ -24,6 +24,7 @@ from types import FrameType
 from typing import Final, TypeVar, TypeVarTuple
 
 from holdfast.background import BackgroundThread, Duty
+from holdfast.core.deadlines import MILLISECONDS
 from holdfast.core.run import SliceRunner as AnyWatch
 from holdfast.errors import TurnTooLong
 from holdfast.runtime.loop_watch import described, is_debugged
@@ -39,7 +40,6 @@ IDLE_POLLS: Final = 5
 """After so many polls without a slice between them the watchdog sleeps until the next slice."""
 SETTLE_SECONDS: Final = 0.0005
 """Between two checks whether the watchdog is done; it needs microseconds."""
-MILLISECONDS: Final = 1000
 
 CHANCES: Final = 3
 """Calls in which a pending exception is raised. One is enough."""
@@ -101,10 +101,10 @@ class SliceWatch:
 
 
 class Watchdog:
-    """One for each worker, made on the thread that runs its turns. `guilty` finds the workflow's frame in a stack."""
+    """One for each worker, made on the thread that runs its turns. `culprit_frame` finds the user's frame."""
 
     __slots__ = (
-        *("_wake", "_guilty", "_is_stopped", "_limit_ms", "_thread", "_watched_thread", "_watches"),
+        *("_wake", "_culprit_frame", "_is_stopped", "_limit_ms", "_thread", "_watched_thread", "_watches"),
         *("alarm", "is_asleep", "is_tearing_down", "running", "slices", "where"),
     )
 
@@ -112,10 +112,10 @@ class Watchdog:
         self,
         limit_ms: int,
         *,
-        guilty: Callable[[FrameType | None], FrameType | None],
+        culprit_frame: Callable[[FrameType | None], FrameType | None],
     ) -> None:
         self._limit_ms = limit_ms
-        self._guilty = guilty
+        self._culprit_frame = culprit_frame
         self._watched_thread = get_ident()
         self._thread: BackgroundThread | None = None
         self._wake = threading.Event()
@@ -217,9 +217,9 @@ class Watchdog:
         frame = sys._current_frames().get(self._watched_thread)  # noqa: SLF001 - the documented way to another thread's stack
         if is_debugged(frame):
             return False
-        guilty = self._guilty(frame) or frame
-        if guilty is not None:
-            self.where = described(guilty)
+        culprit = self._culprit_frame(frame) or frame
+        if culprit is not None:
+            self.where = described(culprit)
         _raise_in_thread(NO_THREAD)  # a failing call fails here, before the alarm is on
         before = self.alarm
         self.alarm = FIRING

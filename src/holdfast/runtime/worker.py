@@ -4,9 +4,9 @@ Everything runs on one event loop; only heartbeats, blocking bodies and slow dis
 appears in this process is taken at once, work of other processes when they notify this one, and a slow poll finds the
 work whose notification was lost.
 
-References between the parts point downwards: duties hold turns, turns hold attempts, and all hold the context. Three
-protocols point upwards: `TurnTaker` implements `AttemptSink`, and `WorkerRuntime` implements `LeaseEvents` and
-`LocalWorker`.
+References between the parts point downwards: duties hold turns, turns hold attempts, and all hold the context. Four
+protocols point upwards: `AttemptSink` (implemented by `TurnTaker`), `LeaseEvents` and `LocalWorker` (implemented by `WorkerRuntime`),
+and `LeaseGate` (implemented by `WorkerLease`).
 """
 
 import asyncio
@@ -17,6 +17,7 @@ import msgspec
 
 from holdfast.authoring.registry import Registry
 from holdfast.background import BackgroundTask, Duty
+from holdfast.core.deadlines import MILLISECONDS
 from holdfast.core.leases import WorkerKey
 from holdfast.errors import StoreReplaced
 from holdfast.runtime.attempts.runner import AttemptRunner
@@ -36,7 +37,7 @@ from holdfast.runtime.turns.messages import InboxReader, LocalEvents
 from holdfast.runtime.turns.owned_instances import OwnedInstances
 from holdfast.runtime.turns.turn_taker import TurnTaker
 from holdfast.runtime.worker_context import WorkerContext, WorkerOptions
-from holdfast.runtime.worker_lease import BEATS_PER_LEASE, MILLISECONDS, WorkerLease
+from holdfast.runtime.worker_lease import BEATS_PER_LEASE, WorkerLease
 from holdfast.storage.members.workers import Registration
 from holdfast.storage.records import InstanceNumber
 
@@ -60,17 +61,19 @@ class WorkerRuntime:
         self.failure: StoreReplaced | None = None
         """Why it has halted, if it has."""
         self._is_stopping = False
+        self._registration: Registration
+        """Set by `start`, when the registry is checked."""
         self._work = PollSignal()
         self.lease = WorkerLease(session, self._current_registration, lease_ms=options.lease_ms, events=self)
-        self.committer = Committer(session, self.lease)
+        self.committer = Committer(session, self.lease, session.platform.fault_hook)
         limit = options.payload_limit or session.payload_limit
         context = WorkerContext(session, registry, self.lease, self.committer, self._work, limit)
         self.slots = ActivitySlots(registry, options.queues, options.max_activities, self._work)
         self.attempts = AttemptRunner(context, self.slots)
         marker = CrashMarker(session.store.crash_marker_folder)
-        self.runs = RunFactory(registry, session.platform, marker, limit, lambda: self.lease.key)
+        self.runs = RunFactory(registry, session.platform, marker, limit, self.lease)
         self.instances = OwnedInstances(context, self.attempts, self.runs, size=options.cache_size)
-        self.turns = TurnTaker(context, self.instances, self.attempts, self.slots)
+        self.turns = TurnTaker(context, self.instances, self.runs, self.attempts, self.slots)
         self.attempts.report_to(self.turns)
         self.inbox = InboxReader(context, self.instances, self.turns)
         self.local_events = LocalEvents(context, self.instances, self.turns, self.inbox)
@@ -151,13 +154,15 @@ class WorkerRuntime:
         await self.attempts.wait_for_bodies()
 
     async def stop(self) -> None:
-        """W10: stop cleanly. Attempts that end meanwhile are recorded; the others move to other workers at once."""
+        """W10: stop cleanly. Instances are released first: no timer fires here any more, and none of them waits for a
+        body. Attempts that end meanwhile are recorded; the others move to other workers at the end.
+        """
         self._stop_dispatch()
         await self._stop_tasks()
         await self.lease.settle()
+        await self.instances.release_all()
         await self.attempts.stop()
         if self.lease.is_registered:
-            await self.instances.release_all()
             await self.local_events.drain()
             self.committer.close()
             await self.committer.drain()

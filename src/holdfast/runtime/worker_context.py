@@ -43,7 +43,7 @@ class WorkerContext:
 
         def done(outcome: Outcome) -> None:
             if isinstance(outcome, Failed):  # only the type is logged: the value of a completion may be a secret
-                self.committer.trouble.log(f"a {type(member).__name__} was not recorded", outcome.error)
+                self.session.trouble.log(f"a {type(member).__name__} was not recorded", outcome.error)
             self.work.set()
 
         self.committer.commit_eventually(member, done)

@@ -19,6 +19,7 @@ from contextlib import suppress
 from typing import Final, Protocol
 
 from holdfast.background import BackgroundTask, BackgroundThread, Duty
+from holdfast.core.deadlines import MILLISECONDS
 from holdfast.core.leases import (
     HeartbeatReply,
     LeaseAction,
@@ -41,7 +42,6 @@ from holdfast.storage.records import CommitId, InstanceNumber
 
 logger = logging.getLogger("holdfast")
 BEATS_PER_LEASE: Final = 4
-MILLISECONDS: Final = 1000
 REGISTER_AGAIN_SECONDS: Final = 1.0
 """The pause after a registration that the store refused."""
 JOIN_SECONDS: Final = 1.0
@@ -180,7 +180,9 @@ class WorkerLease:
         if self._is_final:
             self._events.lease_lost()
             return
-        logger.warning("worker %s lost its lease; its work has moved on, and it takes a new key", self.key)
+        logger.warning(
+            "worker %s lost its lease; its work was released for other workers, and it takes a new key", self.key
+        )
         self._events.lease_lost()
         holder.stop_beating()
         self._replacing.start()
@@ -199,7 +201,7 @@ class WorkerLease:
                     self._session.trouble.log("a worker could not take a new key and tries again", error)
                     await asyncio.sleep(REGISTER_AGAIN_SECONDS)
             await self._events.lease_replaced(lost.key)
-            if self._lost is lost:
+            if self._lost is lost or self._is_final:
                 return
 
 
@@ -313,8 +315,8 @@ class LeaseThread:
         moved = self._move(watch, instances_only=True)
         if is_first:
             logger.warning(
-                "the event loop of worker %s has not run for %.1f s, blocked in %s; its %d instances move on to other "
-                "workers, and its activities stay",
+                "the event loop of worker %s has not run for %.1f s, blocked in %s; its %d instances are released "
+                "for other workers, and its activities stay",
                 self.key,
                 watch.silent_seconds,
                 watch.where(),
@@ -341,7 +343,7 @@ class LeaseThread:
                 moved += changed
                 culprit = InstanceNumber(0)  # counted once
         except Exception as error:  # noqa: BLE001 - whatever the store raises
-            self._trouble.log("what a worker has could not be moved on", error)
+            self._trouble.log("the rows of a worker could not be released for other workers", error)
         return moved
 
     def _move_batch(self, culprit: InstanceNumber, *, instances_only: bool) -> int:

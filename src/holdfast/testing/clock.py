@@ -12,11 +12,11 @@ from contextlib import contextmanager
 from typing import Any, Final, Protocol
 
 from holdfast.background import POLLING
+from holdfast.core.deadlines import MILLISECONDS
 from holdfast.errors import UsageError
 from holdfast.runtime.platform import SystemClockAndIds
 from holdfast.runtime.turns.timers import TimerHeap
 
-MILLISECONDS: Final = 1000
 ATTRIBUTE: Final = "_holdfast_clock"
 
 

@@ -235,8 +235,8 @@ class CrashingWorkers(EmbeddedWorker):
     # ------------------------------------------------------------ EmbeddedWorker
 
     def make(self, registry: Registry, options: WorkerOptions) -> WorkerRuntime:
-        self._make_next = partial(super().make, registry, options)
-        return self._make_next()
+        self._make_next = partial(WorkerRuntime, self._session, registry, options)
+        return super().make(registry, options)
 
     def _attach(self, worker: WorkerRuntime) -> None:
         super()._attach(worker)

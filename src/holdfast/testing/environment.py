@@ -16,6 +16,7 @@ from holdfast.authoring.activity import AnyActivity
 from holdfast.authoring.workflow import AnyWorkflow
 from holdfast.client.embedded_worker import DEFAULT_MAX_ACTIVITIES, EmbeddedWorker
 from holdfast.client.engine import Engine
+from holdfast.core.deadlines import MILLISECONDS
 from holdfast.errors import InvalidOption, InvariantBroken, UsageError
 from holdfast.runtime.platform import FaultHook, FaultPoint, Platform, SystemClockAndIds
 from holdfast.runtime.session import StoreSession
@@ -38,7 +39,6 @@ from holdfast.testing.replacements import Body, Replaceable, Replacements
 from holdfast.testing.simulation.platform import TaskLease
 
 T = TypeVar("T")
-MILLISECONDS: Final = 1000
 DURABILITY: Final = "relaxed"
 NEVER_MS: Final = 2**53
 

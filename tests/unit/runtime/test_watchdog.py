@@ -113,7 +113,7 @@ def test_a_task_that_is_slow_together_is_not_mistaken_for_one_that_spins() -> No
     def work() -> None:
         threading.Event().wait(0.02)
 
-    dog = Watchdog(100, guilty=lambda frame: frame)
+    dog = Watchdog(100, culprit_frame=lambda frame: frame)
     watch = dog.watch("slow")
     try:
         for _ in range(20):
@@ -134,7 +134,7 @@ def _restless() -> Iterator[None]:  # pyright: ignore[reportUnusedFunction]
 @pytest.mark.usefixtures("_restless")
 def test_nothing_is_raised_outside_of_a_slice() -> None:
     """Short slices, and a thread that strikes them without pause: only `TurnTooLong` comes out, at the very end."""
-    dog = Watchdog(1, guilty=lambda frame: frame)
+    dog = Watchdog(1, culprit_frame=lambda frame: frame)
     watch = SliceWatch(dog, "racing").run
     is_over = False
     strikes = interrupted = finished = 0
@@ -169,7 +169,7 @@ def test_nothing_is_raised_outside_of_a_slice() -> None:
 
 
 def test_code_that_cannot_be_interrupted_is_refused_when_it_returns() -> None:
-    dog = Watchdog(20, guilty=lambda frame: frame)
+    dog = Watchdog(20, culprit_frame=lambda frame: frame)
 
     def hang() -> None:
         hanging = threading.Event()
@@ -183,7 +183,7 @@ def test_code_that_cannot_be_interrupted_is_refused_when_it_returns() -> None:
 
 
 def test_the_watchdog_sleeps_while_nothing_runs_and_wakes_for_the_next_slice() -> None:
-    dog = Watchdog(20, guilty=lambda frame: frame)
+    dog = Watchdog(20, culprit_frame=lambda frame: frame)
     watch = dog.watch("rare")
 
     def spin() -> None:
@@ -213,7 +213,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
 def test_G12_code_under_a_debugger_is_not_interrupted() -> None:
     scope: dict[str, Any] = {"__name__": "pdb", "wait": threading.Event().wait}
     exec("def interact():\n    wait(0.5)\n    return 'done'\n", scope)  # noqa: S102 - a module named as a debugger
-    dog = Watchdog(20, guilty=lambda frame: frame)
+    dog = Watchdog(20, culprit_frame=lambda frame: frame)
     try:
         assert dog.watch("debugged")(scope["interact"]) == "done"
     finally:

@@ -5,12 +5,12 @@ from typing import Final, cast
 
 import msgspec
 
+from holdfast.core.deadlines import MILLISECONDS
 from holdfast.core.leases import WorkerKey, WorkerState
 from holdfast.runtime.crash_detection import HostIdentity, decode_identity
 from holdfast.storage.contract import Store
 from holdfast.storage.records import QueueRow, WorkerLoad, WorkerRow
 
-MILLISECONDS: Final = 1000
 _STATES: Final = frozenset(WorkerState)
 _decode_names = msgspec.json.Decoder(list[str]).decode
 

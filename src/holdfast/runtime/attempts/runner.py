@@ -18,6 +18,7 @@ import msgspec
 
 from holdfast.authoring.activity import Activity, current_activity
 from holdfast.core.activity_options import ActivityOptions, decode_options
+from holdfast.core.deadlines import MILLISECONDS
 from holdfast.core.history import ActivityCompleted, Payload
 from holdfast.core.leases import WorkerKey
 from holdfast.core.ledger import enter_leg2, exit_leg2
@@ -54,7 +55,6 @@ SHUTDOWN_SECONDS: Final = 5.0
 GRACE_SECONDS: Final = 5.0
 """How long a body that was asked to stop keeps its slot. Then a process is killed, and other bodies are abandoned."""
 
-MILLISECONDS: Final = 1000
 
 RUNNING: Final = AttemptState.RUNNING
 COMPLETED: Final = AttemptState.COMPLETED
@@ -72,6 +72,9 @@ class AttemptRunner:
         self._threads = DaemonThreads("holdfast-activity")
         self._processes = ProcessPool()
         self._host: AttemptHost | None = None
+        self._sink: AttemptSink
+        """Set by `report_to`, as `_tasks`."""
+        self._tasks: SharedTasks
         self.running: dict[AttemptKey, RunningAttempt] = {}
         """Attempts whose end is not decided here yet. Each has a slot."""
         self.abandoned: set[RunningAttempt] = set()

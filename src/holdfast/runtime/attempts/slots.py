@@ -52,9 +52,15 @@ class ActivitySlots:
 
     def release(self, count: int = 1) -> None:
         """Return slots. The claimer polls for the backlog that waits for them."""
+        if count == 0:
+            return
         self.free += count
         if self.has_backlog and not self._is_closed:
             self._work.set()
+
+    def note_backlog(self, *, has_backlog: bool) -> None:
+        """A poll has found whether attempts wait for a slot here."""
+        self.has_backlog = has_backlog
 
     def close(self) -> None:
         """Start nothing more at once: the worker drains or stops."""

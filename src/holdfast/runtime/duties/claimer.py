@@ -68,7 +68,7 @@ class Claimer:
                 if not await self._claim():
                     await self._wait()
             except Exception as error:  # noqa: BLE001 - whatever it is, the next poll may succeed
-                self._context.committer.trouble.log("a worker could not poll for work, and tries again", error)
+                self._context.session.trouble.log("a worker could not poll for work, and tries again", error)
                 await asyncio.sleep(POLL_SECONDS)
 
     async def _wait(self) -> None:
@@ -93,7 +93,7 @@ class Claimer:
         self.polled_at_ms = self._store.now_ms()
         due_ms = await self.next_due_ms()
         if due_ms is None or due_ms > self.polled_at_ms:
-            self._slots.has_backlog = False
+            self._slots.note_backlog(has_backlog=False)
             return False
         has_expired = await self._expiry.expire_instances()
         has_instances = await self._claim_instances()
@@ -104,15 +104,15 @@ class Claimer:
 
     async def wake_continued(self) -> None:
         """Wake the executions that follow those which ended here (G4), unless another worker has claimed them."""
-        continued = self._live.continued
-        while continued:
-            number = next(iter(continued))
+        live = self._live
+        while live.continued:
+            number = next(iter(live.continued))
             try:
                 record = await self._store.read_instance(number)
-                if record is not None and record.owner == self._context.lease.key and number not in self._live:
+                if record is not None and record.owner == self._context.lease.key and number not in live:
                     await self._wake(record)
             finally:
-                continued.discard(number)
+                live.end_continue(number)
 
     async def _wake(self, record: InstanceRecord) -> None:
         live = await self._instances.wake(record)
@@ -130,17 +130,17 @@ class Claimer:
         )
         if not isinstance(outcome, ClaimedInstances):
             return False
-        waking = self._live.waking
-        waking.update(numbers := [record.number for record in outcome.instances])
+        numbers = [record.number for record in outcome.instances]
+        self._live.begin_wake(numbers)
         try:
             for record in outcome.instances:
                 self._expiry.record_deadline(record)
                 await self._wake(record)
-                waking.discard(record.number)
+                self._live.end_wake([record.number])
                 if record.losses >= SUSPECT_AFTER:
                     await self._try_alone(record)
         finally:
-            waking.difference_update(numbers)  # the reconciler releases the rest after one that cannot be read
+            self._live.end_wake(numbers)  # the reconciler releases the rest after one that cannot be read
         if not blocked and len(outcome.instances) < limit:  # every claimable instance was claimed
             self._instances.claimed_elsewhere(failed_here)
         return bool(outcome.instances)
@@ -165,7 +165,7 @@ class Claimer:
         slots = self._slots
         limit = slots.reserve(CLAIM_BATCH) if self._names else 0
         if limit == 0:
-            slots.has_backlog = bool(self._names)  # something is due, and the next free slot has to poll for it
+            slots.note_backlog(has_backlog=bool(self._names))  # something is due: the next free slot has to poll for it
             return False
         claimed: list[AttemptRecord] = []
         owner = self._context.lease.key
@@ -177,7 +177,7 @@ class Claimer:
                 claimed = outcome.attempts
         finally:  # this task may be cancelled and started again; the reconciler releases its claim then (W3)
             slots.release(limit - len(claimed))
-        slots.has_backlog = len(claimed) == limit
+        slots.note_backlog(has_backlog=len(claimed) == limit)
         for attempt in claimed:
             self._attempts.start(attempt)
         return bool(claimed)

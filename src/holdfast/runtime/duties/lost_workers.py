@@ -7,10 +7,10 @@ lost, concurrently with others: every step is a conditional update.
 import logging
 from typing import Final
 
+from holdfast.core.deadlines import MILLISECONDS
 from holdfast.core.leases import WorkerKey, WorkerState
 from holdfast.runtime.crash_detection import NOBODY, CrashMarker, HostIdentity, decode_identity, is_dead
 from holdfast.runtime.worker_context import WorkerContext
-from holdfast.runtime.worker_lease import MILLISECONDS
 from holdfast.storage.members.outcomes import Applied
 from holdfast.storage.members.workers import MarkWorkerLost
 
@@ -116,4 +116,6 @@ def _log_lost(key: WorkerKey, moved: int, *, is_clean: bool) -> None:
             "worker %s has stopped cleanly; instances and activities left to others: %d", key, moved, extra=extra
         )
     else:
-        logger.info("worker %s was lost; instances and activities that move on: %d", key, moved, extra=extra)
+        logger.info(
+            "worker %s was lost; instances and activities released for other workers: %d", key, moved, extra=extra
+        )

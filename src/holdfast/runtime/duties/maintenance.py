@@ -49,7 +49,7 @@ class Maintenance:
             except StoreReplaced as error:  # noticed by a heartbeat, or by another engine of this process
                 self._context.session.store_replaced(error)
             except Exception as error:  # noqa: BLE001 - the next round repeats it
-                self._context.committer.trouble.log("a round of maintenance failed and is repeated", error)
+                self._context.session.trouble.log("a round of maintenance failed and is repeated", error)
 
     async def round(self) -> bool:
         """One round. Returns whether anything became claimable."""

@@ -50,6 +50,7 @@ class Reconciler:
     ) -> None:
         self._context = context
         self._committer = context.committer
+        self._trouble = context.session.trouble
         self._store = context.session.store
         self._live = instances.live
         self._instances = instances
@@ -70,7 +71,7 @@ class Reconciler:
             try:
                 await self.reconcile()
             except Exception as error:  # noqa: BLE001 - the next poll repeats it
-                self._committer.trouble.log("the reconciliation of rows failed and is repeated", error)
+                self._trouble.log("the reconciliation of rows failed and is repeated", error)
 
     async def _wait(self) -> None:
         outcome_unknown = self._committer.outcome_unknown

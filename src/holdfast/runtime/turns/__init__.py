@@ -1,7 +1,8 @@
 """Turns of the instances that a worker owns.
 
 `OwnedInstances` holds the live instances, `TurnTaker` takes their turns, `InboxReader` and `LocalEvents` bring them
-messages. Four verbs end what is held; completions that no turn has applied are committed alone by each of them.
+messages. Four verbs end what is held. Each commits the completions that no turn has applied; only `evict` after a lost
+lease drops them.
 
 | verb | code | row in the store |
 |---|---|---|

@@ -90,7 +90,7 @@ class UnstoredEvent(NamedTuple):
 Unstored = UnstoredValues | UnstoredEvent
 
 
-def riders_in(messages: "Iterable[Message]") -> list[Unstored]:
+def unstored_in(messages: "Iterable[Message]") -> list[Unstored]:
     """The messages that are not stored yet, and that have to be committed alone if no turn applies them."""
     return [message.response for message in messages if isinstance(message.response, Unstored)]
 
@@ -199,7 +199,7 @@ class LiveInstance:
         return not self.has_uncommitted_turn and not self.queue
 
     def run_waiting_queries(self) -> bool:
-        """Answer the queries whose messages are committed. False if one of them spoiled the run."""
+        """Answer the queries whose messages are committed. False if one of them tainted the run."""
         asked = self.waiting_queries or []
         self.waiting_queries = None
         unapplied = min((message.row for message in self.queue if message.row), default=None)
@@ -217,10 +217,10 @@ class LiveInstance:
         self.waiting_queries = None
         for _, ask in asked:
             ask(False)
-        if self.queue and (riders := riders_in(self.queue)):
+        if self.queue and (unstored := unstored_in(self.queue)):
             self.queue = deque(message for message in self.queue if not isinstance(message.response, Unstored))
-            for rider in riders:
-                rider.store_alone()
+            for message in unstored:
+                message.store_alone()
 
     def enqueue(self, rows: Iterable[InboxRow], attempts: Iterable[AttemptRecord]) -> None:
         """Append the rows of the inbox that are new to the queue. Raises if a row cannot be decoded."""

@@ -1,9 +1,9 @@
 """Messages for the instances that are live here.
 
 `InboxReader` hands over messages that are stored in their inboxes. `LocalEvents` takes the events that are raised in
-this process: an event rides with the turn that applies it, so that event and turn are one commit, and its sender gets
-the outcome of that commit (G6). An event is committed alone, into the inbox, where no turn can take it along: its
-instance is not live here, no code waits for it, or it has an id that only the store can check.
+this process: an event is committed together with the turn that applies it, and its sender gets the outcome of that
+commit (G6). An event is committed alone, into the inbox, if no turn can apply it now: its instance is not live here, no
+code waits for it, or it has an id that only the store can check.
 
 Order (G10): an event never overtakes one that was raised before it. The inbox is read first; an event behind another
 one that goes alone goes alone, too; and all events for live instances wait in one queue.
@@ -90,6 +90,7 @@ class LocalEvents:
 
     def __init__(self, context: WorkerContext, instances: OwnedInstances, turns: TurnTaker, inbox: InboxReader) -> None:
         self._committer = context.committer
+        self._trouble = context.session.trouble
         self._live = instances.live
         self._turns = turns
         self._inbox = inbox
@@ -100,13 +101,13 @@ class LocalEvents:
 
     def send(self, message: Deliver, done: Done) -> None:
         """Send a message. `done` is called with `Applied` if a turn took it along, else with the store's outcome."""
-        if not self._queue and not self._may_ride(message):
+        if not self._queue and not self._may_join_turn(message):
             self._send_alone(message, done)
             return
         self._queue.append(_QueuedEvent(message, done, message.id in self._alone))
         self._handing_over.start()
 
-    def _may_ride(self, message: Deliver) -> bool:
+    def _may_join_turn(self, message: Deliver) -> bool:
         """Whether a turn here would take the message along now."""
         event, live = message.event, self._live.find(message.id, message.number)
         if live is None or type(event) is not EventReceived or message.message_id:
@@ -123,18 +124,18 @@ class LocalEvents:
             try:
                 await self._inbox.read()
             except Exception as error:  # noqa: BLE001 - messages before them are not known; the store orders them
-                self._committer.trouble.log("events go to the store alone, as their inboxes could not be read", error)
-                self._bring(count, rides=False)
+                self._trouble.log("events go to the store alone, as their inboxes could not be read", error)
+                self._bring(count, joins_turn=False)
             else:
-                self._bring(count, rides=True)
+                self._bring(count, joins_turn=True)
 
-    def _bring(self, count: int, *, rides: bool) -> None:
+    def _bring(self, count: int, *, joins_turn: bool) -> None:
         ready: list[LiveInstance] = []
         for _ in range(count):
             message, done, behind = self._queue.popleft()
             event, live = message.event, self._live.find(message.id, message.number)
             is_plain = type(event) is EventReceived and not message.message_id
-            if live is None or not is_plain or not rides or behind or message.id in self._alone:
+            if live is None or not is_plain or not joins_turn or behind or message.id in self._alone:
                 self._send_alone(message, done)
             else:
                 live.queue.append(Message(event, response=UnstoredEvent(message, done, self._send_alone)))

@@ -53,6 +53,22 @@ class LiveInstances(OrderedDict[InstanceNumber, LiveInstance]):
         if self._numbers.get(live.id) == live.number:  # the id may belong to a later instance by now (G3)
             del self._numbers[live.id]
 
+    def will_continue(self, number: InstanceNumber) -> None:
+        """The next execution of an instance that ended here is to be woken here."""
+        self.continued.add(number)
+
+    def end_continue(self, number: InstanceNumber) -> None:
+        """The next execution is live here, or does not run here."""
+        self.continued.discard(number)
+
+    def begin_wake(self, numbers: Iterable[InstanceNumber]) -> None:
+        """These instances were claimed and are about to become live."""
+        self.waking.update(numbers)
+
+    def end_wake(self, numbers: Iterable[InstanceNumber]) -> None:
+        """These instances are live, or do not become live."""
+        self.waking.difference_update(numbers)
+
     def find(self, instance_id: InstanceId, number: InstanceNumber | None) -> LiveInstance | None:
         """The live instance with this number; the newest live one of the id if `number` is None."""
         number = self._numbers.get(instance_id) if number is None else number
@@ -99,7 +115,7 @@ class OwnedInstances:
         self._context = context
         self._store = context.session.store
         self._attempts = attempts
-        self.runs = runs
+        self._runs = runs
         self.live = LiveInstances(size)
         self._first_failures: dict[InstanceNumber, str] = {}
         """Why first turns failed, of instances that were created without them: this worker does not run them again."""
@@ -116,7 +132,7 @@ class OwnedInstances:
             self.block(record, failure)
             return None
         try:
-            run, loaded = await self.runs.load(self._store, record)
+            run, loaded = await self._runs.load(self._store, record)
         except WorkflowBlocked as blocked:
             self.block(record, str(blocked))
             return None
@@ -124,7 +140,7 @@ class OwnedInstances:
         self.make_room(max(self.live.size, 1) - 1)
         self.live.add(live)
         try:
-            self.runs.replay(live.number, live.run, loaded.history)
+            self._runs.replay(live.number, live.run, loaded.history)
         except Exception as error:  # noqa: BLE001 - whatever it is, this build cannot run the instance
             self.block_for(live, error)
             return None
@@ -238,21 +254,24 @@ class OwnedInstances:
                 self.evict(live)
 
     async def release_all(self) -> None:
-        """Release every instance: the worker drains or stops.
+        """Release every instance, also those whose start is being committed: the worker drains or stops.
 
         Slow teardowns may take `SLOW_TEARDOWNS_SECONDS` together. The code of the instances after that is left
         suspended.
         """
         loop = asyncio.get_running_loop()
         slow_seconds = 0.0
-        for live in list(self.live.values()):
-            if self.live.get(live.number) is live:
-                if slow_seconds >= SLOW_TEARDOWNS_SECONDS:
-                    live.run.abandon()
-                began = loop.time()
-                self.release(live)
-                took_seconds = loop.time() - began
-                if took_seconds > SLOW_TEARDOWN_SECONDS:
-                    slow_seconds += took_seconds
-                    await asyncio.sleep(0)  # lets other tasks of this event loop run
-        await self._context.committer.drain()
+        while True:
+            for live in list(self.live.values()):
+                if self.live.get(live.number) is live:
+                    if slow_seconds >= SLOW_TEARDOWNS_SECONDS:
+                        live.run.abandon()
+                    began = loop.time()
+                    self.release(live)
+                    took_seconds = loop.time() - began
+                    if took_seconds > SLOW_TEARDOWN_SECONDS:
+                        slow_seconds += took_seconds
+                        await asyncio.sleep(0)  # lets other tasks of this event loop run
+            await self._context.committer.drain()
+            if not self.live:
+                return

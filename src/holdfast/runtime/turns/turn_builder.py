@@ -145,14 +145,14 @@ class BuiltTurn(msgspec.Struct, frozen=True):
     turn: Turn
     eager: list[NewAttempt]
     logs: Sequence[LogLine]
-    riders: Sequence[Unstored] = ()
+    unstored: Sequence[Unstored] = ()
     """Messages that are not stored except by this turn; each gets its outcome."""
 
 
 class AppliedMessages:
     """The messages that a turn applied and that are not completions, by how they came."""
 
-    __slots__ = ("applied_values", "consumed", "events", "fired", "responses", "riders", "stream_values")
+    __slots__ = ("applied_values", "consumed", "events", "fired", "responses", "stream_values", "unstored")
 
     def __init__(self, messages: Iterable[Message]) -> None:
         self.responses: list[Transition] = []
@@ -161,7 +161,7 @@ class AppliedMessages:
         self.fired: list[int] = []
         self.applied_values: dict[AttemptKey, int] = {}
         self.stream_values: list[StreamValues] = []
-        self.riders: list[Unstored] = []
+        self.unstored: list[Unstored] = []
         for message in messages:
             if message.completion is None:
                 self._add(message)
@@ -183,10 +183,10 @@ class AppliedMessages:
         elif type(event) is TimerFired:
             self.fired.append(event.timer)
         elif type(response) is UnstoredEvent:
-            self.riders.append(response)
+            self.unstored.append(response)
         elif type(response) is UnstoredValues:
             self.stream_values.append(response.responses)
-            self.riders.append(response)
+            self.unstored.append(response)
 
 
 NONE_APPLIED: Final = AppliedMessages(())
@@ -209,14 +209,6 @@ def build_turn(
     called it never starts. With `may_close_unread` the instance is closed even if its inbox has unread messages (G14).
     """
     effects = output.effects
-    abandoned = () if effects is None else effects.abandoned
-    attempts: list[NewAttempt] = []
-    eager: list[NewAttempt] = []
-    for scheduled in output.scheduled:
-        starts_here = scheduled.activity not in abandoned and reserve(scheduled)
-        attempts.append(new := _new_attempt(scheduled, owner if starts_here else None, now_ms))
-        if starts_here:
-            eager.append(new)
     payloads: list[LargePayload] = []
     events, encoded = _encoded(output.events, payloads)
     completions = _completions(messages)
@@ -228,6 +220,14 @@ def build_turn(
         turn_effects = _effects_of(
             live, output, events, applied, payloads, release=release, may_close_unread=may_close_unread
         )
+    abandoned = () if effects is None else effects.abandoned
+    attempts: list[NewAttempt] = []
+    eager: list[NewAttempt] = []
+    for scheduled in output.scheduled:  # last: a turn that cannot be stored has raised before it reserves slots
+        starts_here = scheduled.activity not in abandoned and reserve(scheduled)
+        attempts.append(new := _new_attempt(scheduled, owner if starts_here else None, now_ms))
+        if starts_here:
+            eager.append(new)
     turn = Turn(
         number=live.number,
         execution=live.execution,
@@ -241,7 +241,7 @@ def build_turn(
         key=output.key,
         effects=turn_effects,
     )
-    return BuiltTurn(turn, eager, () if effects is None else effects.logs, applied.riders)
+    return BuiltTurn(turn, eager, () if effects is None else effects.logs, applied.unstored)
 
 
 def _completions(messages: list[Message]) -> tuple[Completion, ...]:
@@ -289,7 +289,7 @@ def _effects_of(
         ids_set_aside=tuple(received.id for received, _ in set_aside if received.id),
         sent=(*_messages(live, effects.sent), *_interruptions(live, effects.interrupted)),
         mailbox=live.run.mailbox if live.turn == 0 else None,
-        state_values=tuple(StateValue(key=key, value=value) for key, value in (effects.kept or {}).items()),
+        state_values=tuple(StateValue(key=key, value=value) for key, value in (effects.state_values or {}).items()),
         answers=answers,
         children=tuple(_new_child(live, child) for child in effects.children),
         children_cancelled=tuple(

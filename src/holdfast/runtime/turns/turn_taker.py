@@ -18,6 +18,7 @@ from holdfast.replay.loop.loop_swap import LoopSwapBatch
 from holdfast.runtime.attempts.runner import AttemptRunner
 from holdfast.runtime.attempts.slots import ActivitySlots
 from holdfast.runtime.committer import Done
+from holdfast.runtime.run_factory import RunFactory
 from holdfast.runtime.signals import log_failed_instance
 from holdfast.runtime.turns.live_instance import NO_NUMBER, LiveInstance, Message, UnstoredValues
 from holdfast.runtime.turns.owned_instances import OwnedInstances
@@ -36,20 +37,27 @@ MAX_REFUSED_ENDS: Final = 10
 """G14: how often the last turn is taken again for messages that came before it, so that no sender can prevent it."""
 MAX_ENDING: Final = 1_000
 """Instances whose rejected ends are counted."""
+TURN_OUTCOMES: Final = frozenset({Applied, Rejected, Failed})
 
 
 class TurnTaker:
     """Takes the turns of one worker. Implements the protocol `AttemptSink` of the runner."""
 
     def __init__(
-        self, context: WorkerContext, instances: OwnedInstances, attempts: AttemptRunner, slots: ActivitySlots
+        self,
+        context: WorkerContext,
+        instances: OwnedInstances,
+        runs: RunFactory,
+        attempts: AttemptRunner,
+        slots: ActivitySlots,
     ) -> None:
         self._context = context
         self._committer = context.committer
         self._now_ms = context.session.store.now_ms
         self._instances = instances
         self._live = instances.live
-        self._marker = instances.runs.marker
+        self._runs = runs
+        self._marker = runs.marker
         self._attempts = attempts
         self._slots = slots
         self._timers = TimerHeap(self._now_ms, self._timer_due)
@@ -83,7 +91,7 @@ class TurnTaker:
         `PayloadError` if the value of its event does not fit: the sender is refused, and nothing is stored (G6).
         If the turn fails, the instance is created without it and blocked by its next claim (G12).
         """
-        registry, runs = self._context.registry, self._instances.runs
+        registry, runs = self._context.registry, self._runs
         if self._is_stopped or not self._context.lease.is_valid or not self._live.has_room:
             return False
         if start.workflow not in registry.workflows or not runs.flows.has(start.workflow, started.flow):
@@ -240,8 +248,10 @@ class TurnTaker:
     # ------------------------------------------------------------ outcomes
 
     def _on_outcome(self, live: LiveInstance, built: BuiltTurn, applied: list[Message], outcome: Outcome) -> None:
-        for rider in built.riders:
-            rider.settle(outcome)
+        if type(outcome) not in TURN_OUTCOMES:
+            outcome = Failed(error=StoreError(f"a turn of {live.id} had the outcome {outcome!r}"))
+        for message in built.unstored:
+            message.settle(outcome)
         match outcome:
             case Applied():
                 self._on_committed(live, built, applied)
@@ -257,13 +267,13 @@ class TurnTaker:
                 live.queue.extendleft(message for message in reversed(applied) if message.completion)
                 self._on_failed(live, outcome.error)
             case _:
-                logger.error("a turn of %s had the outcome %r", live.id, outcome)
+                raise AssertionError
 
     def _on_failed(self, live: LiveInstance, error: Exception) -> None:
         if isinstance(error, WorkerFenced):
             self._instances.evict(live, lease_lost=True)
         elif isinstance(error, StoreError):
-            self._committer.trouble.log("turns could not be stored and are taken again", error)
+            self._context.session.trouble.log("turns could not be stored and are taken again", error)
             self._instances.release(live)
         else:
             self._instances.block_for(live, error)
@@ -316,7 +326,7 @@ class TurnTaker:
     def _end(self, live: LiveInstance, effects: TurnEffects) -> None:
         """The execution is closed, durably: the next one begins (G4), or waiters for the result are notified."""
         if effects.next is not None and not effects.release:
-            self._live.continued.add(live.number)
+            self._live.will_continue(live.number)
         self._instances.close(live.number, has_bodies=live.run.has_open_activities)
         if effects.close is not None:
             self._refused_ends.pop(live.number, None)

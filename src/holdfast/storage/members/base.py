@@ -1,4 +1,4 @@
-"""The bases of all members: in whose name a member acts, and whether other processes are notified of it."""
+"""The bases of all members: in whose name a member acts, whether it needs a lease, and whether others are notified."""
 
 from holdfast.core.leases import WorkerKey
 from holdfast.storage.records import Record
@@ -15,6 +15,11 @@ class CommitMember(Record, frozen=True):
     @property
     def notifies(self) -> bool:
         """Whether other processes are notified of the commit: it may have something for them."""
+        return True
+
+    @property
+    def needs_lease(self) -> bool:
+        """W7: whether a worker whose lease has ended by its own clock must not commit it. A client's need none."""
         return True
 
 

@@ -61,6 +61,10 @@ class Start(CommitMember, frozen=True):
         ends_another = self.policy is IdPolicy.TERMINATE_EXISTING
         return self.first is None or ends_another or self.first.notifies
 
+    @property
+    def needs_lease(self) -> bool:
+        return self.first is not None
+
 
 class Terminate(CommitMember, frozen=True):
     """End an open instance, whichever worker owns it (A9). Its state is the only guard."""
@@ -69,6 +73,10 @@ class Terminate(CommitMember, frozen=True):
     number: InstanceNumber | None = None
     """Which instance of the id; by default the newest."""
     reason: str = ""
+
+    @property
+    def needs_lease(self) -> bool:
+        return False
 
 
 class ClaimInstances(WorkerMember, frozen=True):

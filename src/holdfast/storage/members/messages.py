@@ -25,6 +25,10 @@ class AskQuery(CommitMember, frozen=True):
     query: QueryRow
     expires_at_ms: int
 
+    @property
+    def needs_lease(self) -> bool:
+        return False
+
 
 class ClaimQueries(WorkerMember, frozen=True):
     """Claim queries about instances of the owner, and about instances of these workflows without an owner."""
@@ -68,3 +72,7 @@ class Deliver(CommitMember, frozen=True):
     event: EventReceived | CancelRequested | UpdateAccepted
     number: InstanceNumber | None = None
     message_id: str = ""
+
+    @property
+    def needs_lease(self) -> bool:
+        return False
