@@ -63,7 +63,7 @@ async def family(bench: Bench, *children: NewChild) -> InstanceRecord:
 
 def with_children(parent: InstanceRecord, *children: NewChild, **more: Any) -> Turn:
     """A turn that starts them."""
-    return turn(parent, children=children, has_relatives=True, **more)
+    return turn(parent, children=children, **more)
 
 
 async def begin(bench: Bench, instance_id: str) -> InstanceRecord:
@@ -201,12 +201,23 @@ class ChildRules(Rules):
 
         self.on_bench(case)
 
+    def test_G11_a_turn_that_does_not_end_writes_its_children_without_has_relatives(self) -> None:
+        async def case(bench: Bench) -> None:
+            parent = await bench.started("p", activities=0)
+            started = (new_child(0, "p/1/0"), new_child(1, "p/1/1"))
+            check(applied(await bench.one(turn(parent, children=started, has_relatives=False))))
+            check(await states(bench, "p/1/0", "p/1/1") == ["REQUESTED", "REQUESTED"])
+            cancelled = (CancelChild(child=0, reason="enough"),)
+            again = await bench.instance("p")
+            check(applied(await bench.one(turn(again, children_cancelled=cancelled, has_relatives=False))))
+            check(await states(bench, "p/1/0", "p/1/1") == ["CANCELLED", "REQUESTED"])
+
+        self.on_bench(case)
+
     def test_A9_a_turn_cancels_its_own_children(self) -> None:
         async def case(bench: Bench) -> None:
             parent = await family(bench, new_child(0, "p/1/0"), new_child(1, "p/1/1"))
-            await bench.one(
-                turn(parent, children_cancelled=(CancelChild(child=1, reason="unbegun"),), has_relatives=True)
-            )
+            await bench.one(turn(parent, children_cancelled=(CancelChild(child=1, reason="unbegun"),)))
             check(await states(bench, "p/1/0", "p/1/1") == ["REQUESTED", "CANCELLED"])
             child = await begin(bench, "p/1/0")
             asks = (CancelChild(child=0, reason="enough"), CancelChild(child=0, reason="twice"), CancelChild(child=7))
