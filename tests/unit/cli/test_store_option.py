@@ -266,4 +266,4 @@ def test_the_former_name_of_the_state_option_works_for_one_release(filled: Comma
 def test_migrate_creates_the_tables_in_an_empty_file(holdfast: Command) -> None:
     (holdfast.folder / "holdfast.db").touch()
     assert "holdfast.db is up to date" in holdfast("migrate").out
-    assert holdfast("show").code == 0
+    assert holdfast("verify").code == 0

@@ -1,6 +1,6 @@
 """Attempts: completions, retries, claims and heartbeats, each accepted once and from its owner only.
 
-Large inputs: the rows of instances and attempts carry a reference, and whoever runs an attempt gets the data.
+Large inputs: the rows of instances and attempts have a reference, and a claim returns the data.
 """
 
 from hashlib import sha256
@@ -163,7 +163,7 @@ class AttemptRules(Rules):
                 new_attempt(7, queue="later", available_at_ms=now_ms + 1),
             )
             check(applied(await bench.one(turn(record, attempts=ready))))
-            queues = ("busy", "later", "other", "nobody's", "quiet")
+            queues = ("busy", "later", "other", "unused", "quiet")
             claim = ClaimAttempts(owner=BERT, queues=queues, names=("step", "step two"), limit=2)
             outcomes = await bench.commit(claim, claim, claim, claim)
             taken = [
@@ -223,7 +223,7 @@ class AttemptRules(Rules):
             again = OpenNextAttempt(ended=ended, next=new_attempt(0, attempt=2), by_owner=False)
             given_up = completion(record, to_state=AttemptState.TIMED_OUT, by_owner=False)
             for early in (again, given_up):
-                check(isinstance(await bench.one(early), Rejected), "it has said meanwhile that it lives")
+                check(isinstance(await bench.one(early), Rejected), "it was renewed meanwhile")
             check(not await bench.store.expired_attempts(10))
             bench.clock.now_ms = later
             check(applied(await bench.one(again)))

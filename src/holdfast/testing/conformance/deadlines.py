@@ -129,19 +129,19 @@ class DeadlineRules(Rules):
 
     def test_a_deadline_is_set_once_by_the_start_or_before_the_first_turn(self) -> None:
         async def case(bench: Bench) -> None:
-            await bench.one(start("unsaid"))
+            await bench.one(start("unset"))
             await bench.one(start("none", deadline=Deadline(None)))
-            said = await limited(bench, "said")
+            limited_start = await limited(bench, "set")
             bench.clock.now_ms += 10
-            for instance_id, is_news in (("unsaid", True), ("unsaid", False), ("none", False), ("said", False)):
+            for instance_id, is_news in (("unset", True), ("unset", False), ("none", False), ("set", False)):
                 number = (await bench.instance(instance_id)).number
                 member = SetDeadline(number=number, owner=ANNA, deadline=Deadline(7, 7))
                 check(applied(await bench.one(member)) is is_news)
-            unsaid = await bench.instance("unsaid")
-            deadline = await bench.store.read_deadline(unsaid.number)
-            check(deadline is not None and deadline.at_ms == unsaid.created_at_ms + 7, "it counts from the start")
-            kept = await bench.store.read_deadline(said.number)
-            check(kept is not None and kept.at_ms == said.created_at_ms + LIMIT_MS)
+            unset = await bench.instance("unset")
+            deadline = await bench.store.read_deadline(unset.number)
+            check(deadline is not None and deadline.at_ms == unset.created_at_ms + 7, "it counts from the start")
+            kept = await bench.store.read_deadline(limited_start.number)
+            check(kept is not None and kept.at_ms == limited_start.created_at_ms + LIMIT_MS)
             check(await bench.store.read_deadline((await bench.instance("none")).number) is None)
 
         self.on_bench(case)
@@ -152,8 +152,8 @@ class DeadlineRules(Rules):
             children = (new_child(0, "p/1/0", deadline=Deadline(7)), new_child(1, "p/1/1"))
             check(applied(await bench.one(with_children(parent, *children))))
             child = await bench.instance("p/1/0")
-            told = await bench.store.read_deadline(child.number)
-            check(told is not None and told.at_ms == child.created_at_ms + 7)
+            deadline = await bench.store.read_deadline(child.number)
+            check(deadline is not None and deadline.at_ms == child.created_at_ms + 7)
             bench.clock.now_ms += 7
             check(await expire(bench, child) is DeadlineVerdict.END)
             inbox = [decode_event(row.event) for row in (await bench.store.load(parent.number, 1)).inbox]

@@ -100,8 +100,8 @@ class QueryRules(Rules):
             for name, state in (("no", UpdateState.REJECTED), ("yes", UpdateState.DONE)):
                 await bench.one(update("a", name))
                 rows = tuple(await inbox(bench, record))
-                told = turn(await bench.instance("a"), consumed=rows, answers=answered(state, name))
-                check(applied(await bench.one(told)))
+                answering = turn(await bench.instance("a"), consumed=rows, answers=answered(state, name))
+                check(applied(await bench.one(answering)))
             bench.clock.now_ms += REJECTION_KEPT_MS
             check((await bench.store.pending_queries()).has_expired)
             check(applied(await bench.one(DeleteQueries())))

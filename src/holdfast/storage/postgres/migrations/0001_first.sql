@@ -14,7 +14,7 @@ CREATE TABLE instances (
     execution        BIGINT NOT NULL,
     turn             BIGINT NOT NULL,
     fence            BIGINT NOT NULL,
-    owner            TEXT COLLATE "C",                      -- a worker's key; null: nobody has it in memory (G2)
+    owner            TEXT COLLATE "C",                      -- a worker's key; null: no worker has it in memory (G2)
     claimable_at_ms  BIGINT,                                -- when unowned: when it has something to do; null: never
     stamp_ms         BIGINT NOT NULL,                       -- the time of the last message applied (G10)
     input            BYTEA NOT NULL,
@@ -27,11 +27,11 @@ CREATE TABLE instances (
     losses           BIGINT NOT NULL DEFAULT 0,             -- owners lost while they ran its code, since its last turn (G12)
     waits            TEXT COLLATE "C",                      -- the events that its code waits for, a JSON list (G6)
     mail             BIGINT NOT NULL DEFAULT 0,             -- how many events are in its inbox
-    event_policy     TEXT COLLATE "C",                      -- what becomes of those that nobody waits for; null: kept
+    event_policy     TEXT COLLATE "C",                      -- the policy for events without a wait; null: kept
     mailbox_limit    BIGINT,                                -- how many are kept; null: the usual number
     superseded_at_ms BIGINT,                                -- when its id was given to a new instance; null: it has it
     deadline_at_ms   BIGINT,                                -- until when it has to end; null: it has no deadline
-    grace_ms         BIGINT,                                -- for its clean-up after that; null: nobody has said anything yet
+    grace_ms         BIGINT,                                -- for its clean-up after that; null: it is not decided yet
     expires_at_ms    BIGINT,                                -- its deadline, and once that was acted upon the end of its grace
     parent           BIGINT,                                -- the number of the instance whose code started it
     parent_execution BIGINT,                                -- the execution of it that did: only that one is answered (G4)
@@ -83,7 +83,7 @@ CREATE TABLE inbox (
     execution        BIGINT NOT NULL,
     stamp_ms         BIGINT NOT NULL,
     event            BYTEA NOT NULL,
-    name             TEXT COLLATE "C",                      -- of an event, which waits until somebody waits for it (G6); empty: an update
+    name             TEXT COLLATE "C",                      -- of an event, which stays until it is awaited (G6); empty: an update
     xid              XID8 NOT NULL DEFAULT pg_current_xact_id()  -- its writer: row numbers may become visible out of order
 );
 
@@ -133,7 +133,7 @@ CREATE TABLE attempts (
 
 CREATE INDEX attempts_ready ON attempts (queue, available_at_ms, name) WHERE state = 'READY';
 CREATE INDEX attempts_held ON attempts (owner, number)          -- claimed or running: a list of states here would be a table of
-    WHERE owner IS NOT NULL AND closed_at_ms IS NULL;   -- its own for SQLite, made anew for each row that is written
+    WHERE owner IS NOT NULL AND closed_at_ms IS NULL;   -- its own for SQLite, built again for each row that is written
 CREATE INDEX attempts_expiring ON attempts (expires_at_ms) WHERE expires_at_ms IS NOT NULL;
 
 CREATE TABLE payloads (
@@ -172,7 +172,7 @@ CREATE TABLE questions (
     name             TEXT COLLATE "C" NOT NULL,
     input            BYTEA NOT NULL,
     expires_at_ms    BIGINT NOT NULL,
-    taken_by         TEXT COLLATE "C",                      -- a worker's key; null: nobody has taken it yet
+    taken_by         TEXT COLLATE "C",                      -- a worker's key; null: no worker has taken it yet
     answer           BYTEA
 );
 
@@ -191,8 +191,8 @@ CREATE TABLE workers (
     slots            BIGINT NOT NULL                        -- how many bodies it runs at once
 );
 
--- Groups that were written. One that fell into parts has several rows. Whoever has lost the connection at a commit puts a
--- row that is void in its place, or finds that it is there: from then on it is settled.
+-- Committed groups. A group that was split has several rows. A writer that lost its connection at a commit inserts a void
+-- row in its place, or finds the row of the commit: from then on the outcome is settled.
 CREATE TABLE commits (
     id               BIGINT NOT NULL,
     part             BIGINT NOT NULL,

@@ -1,4 +1,4 @@
--- What was judged of the loss of a worker: by whoever ended its lease, and for everybody who moves on what it had (G12).
+-- The verdict on the loss of a worker: set by the process that ends its lease, and used for all rows that it owned (G12).
 -- oldest: 1
 
 -- clean, explained or unexplained; null: it is active, or an older release has ended its lease

@@ -1,5 +1,5 @@
--- A read, in the transaction that acts on them: children that the end of an execution concerns and that are open.
--- Whoever was asked to end already may clean up, unless the parent was terminated. Each that is acted on leaves this list.
+-- A read, in the transaction that closes them: the open children of an ended execution. A child whose cancellation was
+-- requested before cleans up, unless the parent was terminated. A child that was closed is not returned again.
 SELECT {instance_columns}, parent_close
 FROM instances
 WHERE parent = ?1 AND parent_execution = ?2 AND closed_at_ms IS NULL AND parent_close <> 'abandon'

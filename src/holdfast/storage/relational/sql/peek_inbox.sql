@@ -1,2 +1,2 @@
--- A read by anybody: the rows stay.
+-- A read by any process: no row is consumed.
 SELECT {inbox_columns} FROM inbox WHERE number = ? ORDER BY row LIMIT ?

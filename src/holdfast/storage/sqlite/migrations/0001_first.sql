@@ -10,7 +10,7 @@ CREATE TABLE instances (
     execution       INTEGER NOT NULL,
     turn            INTEGER NOT NULL,
     fence           INTEGER NOT NULL,
-    owner           TEXT,                               -- a worker's key; null: nobody has it in memory (G2)
+    owner           TEXT,                               -- a worker's key; null: no worker has it in memory (G2)
     claimable_at_ms INTEGER,                            -- when unowned: when it has something to do; null: never
     stamp_ms        INTEGER NOT NULL,                   -- the time of the last message applied (G10)
     input           BLOB    NOT NULL,
@@ -23,11 +23,11 @@ CREATE TABLE instances (
     losses          INTEGER NOT NULL DEFAULT 0,         -- owners lost while they ran its code, since its last turn (G12)
     waits           TEXT,                               -- the events that its code waits for, a JSON list (G6)
     mail            INTEGER NOT NULL DEFAULT 0,         -- how many events are in its inbox
-    event_policy    TEXT,                               -- what becomes of those that nobody waits for; null: kept
+    event_policy    TEXT,                               -- the policy for events without a wait; null: kept
     mailbox_limit   INTEGER,                            -- how many are kept; null: the usual number
     superseded_at_ms INTEGER,                           -- when its id was given to a new instance; null: it has it
     deadline_at_ms  INTEGER,                            -- until when it has to end; null: it has no deadline
-    grace_ms        INTEGER,                            -- for its clean-up after that; null: nobody has said anything yet
+    grace_ms        INTEGER,                            -- for its clean-up after that; null: it is not decided yet
     expires_at_ms   INTEGER,                            -- its deadline, and once that was acted upon the end of its grace
     parent          INTEGER,                            -- the number of the instance whose code started it
     parent_execution INTEGER,                           -- the execution of it that did: only that one is answered (G4)
@@ -79,7 +79,7 @@ CREATE TABLE inbox (
     execution INTEGER NOT NULL,
     stamp_ms  INTEGER NOT NULL,
     event     BLOB    NOT NULL,
-    name      TEXT                                      -- of an event, which waits until somebody waits for it (G6); empty: an update
+    name      TEXT                                      -- of an event, which stays until it is awaited (G6); empty: an update
 );
 
 CREATE INDEX inbox_of_instance ON inbox (number);
@@ -127,7 +127,7 @@ CREATE TABLE attempts (
 
 CREATE INDEX attempts_ready ON attempts (queue, available_at_ms, name) WHERE state = 'READY';
 CREATE INDEX attempts_held ON attempts (owner)          -- claimed or running: a list of states here would be a table of
-    WHERE owner IS NOT NULL AND closed_at_ms IS NULL;   -- its own for SQLite, made anew for each row that is written
+    WHERE owner IS NOT NULL AND closed_at_ms IS NULL;   -- its own for SQLite, built again for each row that is written
 CREATE INDEX attempts_expiring ON attempts (expires_at_ms) WHERE expires_at_ms IS NOT NULL;
 
 CREATE TABLE payloads (
@@ -166,7 +166,7 @@ CREATE TABLE questions (
     name          TEXT    NOT NULL,
     input         BLOB    NOT NULL,
     expires_at_ms INTEGER NOT NULL,
-    taken_by      TEXT,                                 -- a worker's key; null: nobody has taken it yet
+    taken_by      TEXT,                                 -- a worker's key; null: no worker has taken it yet
     answer        BLOB
 ) WITHOUT ROWID;
 
