@@ -280,7 +280,7 @@ def test_K4_a_failure_is_uncaught_if_its_handler_does_not_run() -> None:
 
 def test_K4_a_node_that_runs_does_not_catch_a_failure_whose_error_edge_to_it_is_dead() -> None:
     """The condition of the error edge to `other` is false, and `mend` is skipped by its own condition."""
-    graph = graph_of("t->a", "t->b", "a-!>mend", "b->mend", "b->other", "a-!>other", guarded=["mend"])
+    graph = graph_of("t->a", "t->b", "a-!>mend", "b->other", "b->mend", "a-!>other", guarded=["mend"])
     progress = FlowScheduler(graph)
     progress.trigger()
     conditions = Asking(lambda edge: edge != GraphEdge("a", "other", ("Exception",), has_condition=True), never)
