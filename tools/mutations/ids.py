@@ -94,7 +94,7 @@ IDS: Final = (
         "a large input of an instance is not kept",
         "G11",
         "storage/relational/apply/instances",
-        "insert_large_input(transaction, number, large)",
+        "insert_payloads(transaction, number, (large,))",
         "pass",
     ),
     in_python(

@@ -18,7 +18,6 @@ from holdfast.storage.records import InstanceNumber, InstanceRecord, LargePayloa
 from holdfast.storage.relational.apply.instance_endings import answer_parent, cancel, terminate
 from holdfast.storage.relational.apply.shared_writes import (
     input_column,
-    insert_large_input,
     insert_payloads,
     large_input,
     put_in_inbox,
@@ -130,7 +129,8 @@ def _create(transaction: Transaction, new: NewChild, parent: InstanceNumber, exe
         reason = f"the id {new.id!r} is taken, so no child of {new.workflow!r} was started with it"
         put_in_inbox(transaction, parent, execution, ChildRefused(time_ms=now_ms, child=new.child, reason=reason))
         return
-    insert_large_input(transaction, number, large)
+    if large is not None:
+        insert_payloads(transaction, number, (large,))
     insert_payloads(transaction, number, new.payloads)
     transaction.update(transaction.sql.insert_inbox, number, 1, now_ms, new.started)
     if new.deadline is not None:

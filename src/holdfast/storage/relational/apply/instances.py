@@ -25,7 +25,6 @@ from holdfast.storage.relational.apply.children import terminate_with_children
 from holdfast.storage.relational.apply.messages import apply_deliver
 from holdfast.storage.relational.apply.shared_writes import (
     input_column,
-    insert_large_input,
     insert_payloads,
     large_input,
     set_deadline,
@@ -56,7 +55,8 @@ def _begin(
     transaction: Transaction, start: Start, number: InstanceNumber, large: LargePayload | None
 ) -> StartedInstance:
     """Write the first turn of a new instance, or put its start into its inbox."""
-    insert_large_input(transaction, number, large)
+    if large is not None:
+        insert_payloads(transaction, number, (large,))
     insert_payloads(transaction, number, start.payloads)
     if start.deadline is not None:
         set_deadline(transaction, number, start.deadline)

@@ -22,12 +22,6 @@ def input_column(data: bytes, large: LargePayload | None) -> bytes:
     return data if large is None else marked(large.reference)
 
 
-def insert_large_input(transaction: Transaction, number: InstanceNumber, large: LargePayload | None) -> None:
-    """Insert the input of an instance into the side table, if it is stored there."""
-    if large is not None:
-        insert_payloads(transaction, number, (large,))
-
-
 def insert_payloads(transaction: Transaction, number: InstanceNumber, payloads: Sequence[LargePayload]) -> None:
     for payload in payloads:
         transaction.execute(transaction.sql.insert_payload, payload.reference, number, payload.data)

@@ -20,7 +20,6 @@ from holdfast.storage.relational.apply.instance_endings import settle_pending
 from holdfast.storage.relational.apply.messages import write_answers, write_mailbox
 from holdfast.storage.relational.apply.shared_writes import (
     input_column,
-    insert_large_input,
     insert_payloads,
     large_input,
 )
@@ -46,7 +45,8 @@ def start_next_execution(
     change(transaction.sql.clear_timers, number)
     change(transaction.sql.cancel_activities, transaction.now_ms, number)
     large = large_input(following.input)
-    insert_large_input(transaction, number, large)
+    if large is not None:
+        insert_payloads(transaction, number, (large,))
     changed = change(
         transaction.sql.continue_instance,
         execution,
