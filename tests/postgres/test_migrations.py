@@ -229,7 +229,7 @@ def test_a_migration_gives_way_to_a_long_reader_and_is_tried_again(
     assert len(seconds) == LOOKS
     assert max(seconds) > 2 * seconds[0], "the pauses grow"
     assert ask(postgres, "SELECT max(number) FROM {}.migrations") == [(NEWEST + 1,)]
-    assert len([text for text in caplog.messages if "gives way to others" in text]) == 1
+    assert len([text for text in caplog.messages if "waits for locks of other sessions" in text]) == 1
     assert not [text for text in caplog.messages if "could not be written" in text]
 
 

@@ -96,8 +96,33 @@ output: ["start.output", "start.output == start.input", "start.input"]
 def test_a_pattern_reads_short_strings_only() -> None:
     matches = compile_expression("a.input.matches('(x?){1000}y')")
     assert matches.evaluate({"a": {"input": "xxy"}}) is True
-    with pytest.raises(ExpressionError, match="too much work for an expression: it reads 100,048 bytes"):
+    with pytest.raises(ExpressionError, match="reads at most 4,082 bytes, and this reads 100,048"):
         matches.evaluate({"a": {"input": "x" * 100_000}})
+
+
+@played
+async def test_a_computed_duration_out_of_bounds_names_the_bounds() -> None:
+    text = """
+activities:
+  start: {trigger: true}
+  sleep: {wait: {timer: start.input.seconds}, after: start}
+"""
+    async with staged(text) as stage:
+        error = await stage.failure("f", {"seconds": 1e10})
+    assert isinstance(error, ExpressionError)
+    assert "a duration is a number of seconds from 0 to 3,153,600,000 (36,500 days), not 10000000000" in str(error)
+
+
+@played
+async def test_a_flow_that_starts_itself_without_end_fails_and_names_the_node() -> None:
+    text = """
+activities:
+  start: {trigger: true}
+  deeper: {flow: f, after: start}
+"""
+    async with staged(text) as stage:
+        error = await stage.failure("f")
+    assert "its node 'deeper' cannot start 'f'; to repeat itself, a flow uses a cycle" in str(error)
 
 
 @pytest.mark.parametrize(

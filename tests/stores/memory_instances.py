@@ -481,7 +481,7 @@ def _deliver_event(tables: MemoryTables, found: Instance, event: EventReceived, 
     verdict = decide_event(
         found.state,
         seen_before=bool(message_id) and (number, message_id) in tables.received,
-        somebody_waits=event.name in found.waits,
+        is_awaited=event.name in found.waits,
         kept=found.events_waiting,
         policy=found.mailbox.policy,
         limit=found.mailbox.limit,

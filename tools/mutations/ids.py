@@ -94,7 +94,7 @@ IDS: Final = (
         "a large input of an instance is not kept",
         "G11",
         "storage/relational/apply/instances",
-        "stored_input(transaction, number, start.input)",
+        "insert_payloads(transaction, number, (large,))",
         "pass",
     ),
     in_python(

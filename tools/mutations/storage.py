@@ -143,7 +143,7 @@ STORE: Final = (
         "a lost worker keeps its instances",
         "W6",
         "storage/relational/apply/workers",
-        "transaction.update(transaction.sql.release_lost_instances, lose.key, lose.limit, is_unexplained)",
+        "transaction.update(transaction.sql.release_lost_instances, member.key, member.limit, is_unexplained)",
         "0",
     ),
     in_python(

@@ -309,7 +309,7 @@ WORKERS: Final = (
         "a blocked event loop loses its attempts",
         "W1",
         "storage/relational/apply/workers",
-        "    if lose.instances_only:",
+        "    if member.instances_only:",
         "    if False:",
     ),
     in_python(
@@ -323,7 +323,7 @@ WORKERS: Final = (
         "workflow code that hangs is not counted when its instances are released",
         "G12",
         "storage/relational/apply/workers",
-        "        transaction.update(transaction.sql.count_lost_owner, lose.culprit, lose.key)\n    return",
+        "        transaction.update(transaction.sql.count_lost_owner, member.culprit, member.key)\n    return",
         "        pass\n    return",
     ),
     in_python(

@@ -183,7 +183,7 @@ class _Printer:
         elif self._report.earlier:
             earlier = count_text(self._report.earlier, "earlier instance")
             yield f"{earlier} with this id: holdfast list has their numbers for show --number N"
-        if (parent := self._report.family.parent) is not None:
+        if (parent := self._report.relatives.parent) is not None:
             yield f"a child of {safe(parent.id)}, number {parent.child} of its execution {parent.execution}"
         if children := self._described.children:
             total = sum(children.values())

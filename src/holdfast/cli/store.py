@@ -102,5 +102,5 @@ def migrate(*, only_print: bool = False, after: int = 0, store: str | None = Non
     async def opened(_: Client) -> None:
         """Opening a store migrates it."""
 
-    use_client(store, opened)
+    use_client(store, opened, may_be_empty=True)
     click.echo(f"{safe(display_name(existing_store(store)))} is up to date")

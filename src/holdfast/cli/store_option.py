@@ -42,15 +42,15 @@ def store_path(option: str | None) -> StoreName:
     return Path(named)
 
 
-def existing_store(option: str | None) -> StoreName:
-    """The file or the URL of a store; `UsageError` if there is no such file, or it is empty."""
+def existing_store(option: str | None, *, may_be_empty: bool = False) -> StoreName:
+    """The file or the URL of a store; `UsageError` if there is no such file, or it is empty and must not be."""
     path = store_path(option)
     if isinstance(path, str):
         return path
     remedy = f"name one with --store or {VARIABLE}, or make one: holdfast run"
     if not is_there(path):
         raise UsageError(f"there is no store at {path}; {remedy}")
-    if path.is_file() and path.stat().st_size == 0:
+    if not may_be_empty and path.is_file() and path.stat().st_size == 0:
         raise UsageError(f"{path} is empty, so it is not a Holdfast store; {remedy}")
     return path
 
@@ -79,9 +79,9 @@ async def _read(path: StoreName, read: Callable[[OpenableStore], Awaitable[T]]) 
         await store.close()
 
 
-def use_client(option: str | None, use: Callable[[Client], Awaitable[T]]) -> T:
+def use_client(option: str | None, use: Callable[[Client], Awaitable[T]], *, may_be_empty: bool = False) -> T:
     """Connects a client to an existing store, and returns the result of `use`."""
-    return asyncio.run(_use(existing_store(option), use))
+    return asyncio.run(_use(existing_store(option, may_be_empty=may_be_empty), use))
 
 
 async def _use(path: StoreName, use: Callable[[Client], Awaitable[T]]) -> T:

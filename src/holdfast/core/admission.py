@@ -36,7 +36,7 @@ class DeliveryVerdict(Enum):
 
 
 _ADDRESSED_TO_ONE_EXECUTION: Final = frozenset({MessageKind.COMPLETION, MessageKind.TIMER, MessageKind.CHILD_RESULT})
-_PARKED: Final = frozenset({InstanceState.PAUSED, InstanceState.BLOCKED})
+_NOT_RUNNING: Final = frozenset({InstanceState.PAUSED, InstanceState.BLOCKED})
 
 
 def decide_delivery(
@@ -58,7 +58,7 @@ def decide_delivery(
         return DeliveryVerdict.DROP
     if kind in _ADDRESSED_TO_ONE_EXECUTION and addressed_to != execution:
         return DeliveryVerdict.DROP
-    if state in _PARKED:
+    if state in _NOT_RUNNING:
         return DeliveryVerdict.KEEP
     return DeliveryVerdict.DELIVER if loop_is_active else DeliveryVerdict.KEEP_AND_WAKE
 
@@ -151,7 +151,7 @@ def decide_event(
     state: InstanceState | str | None,
     *,
     seen_before: bool,
-    somebody_waits: bool,
+    is_awaited: bool,
     kept: int,
     policy: EventPolicy | str = EventPolicy.MAILBOX,
     limit: int = DEFAULT_MAILBOX_LIMIT,
@@ -159,7 +159,7 @@ def decide_event(
     """Decide about an event for the latest execution of an instance (G6, G7). `state` None: no such instance.
 
     `seen_before`: an event with this id was delivered or kept; one that was dropped or refused may be raised again.
-    `somebody_waits`: the latest execution has a wait for this name. `kept`: the number of events in the mailbox.
+    `is_awaited`: the latest execution has a wait for this name. `kept`: the number of events in the mailbox.
     """
     policy = parse_enum(EventPolicy, policy, "policy for events")
     if state is None:
@@ -169,9 +169,9 @@ def decide_event(
         return EventVerdict.DUPLICATE
     if state in INSTANCE_FINAL:
         return EventVerdict.CLOSED
-    if somebody_waits and state not in _PARKED:
+    if is_awaited and state not in _NOT_RUNNING:
         return EventVerdict.DELIVER
-    if not somebody_waits and policy is EventPolicy.DROP_UNSUBSCRIBED:
+    if not is_awaited and policy is EventPolicy.DROP_UNSUBSCRIBED:
         return EventVerdict.DROP_UNSUBSCRIBED
     return EventVerdict.KEEP if kept < limit else EventVerdict.MAILBOX_FULL
 

@@ -315,13 +315,19 @@ def schedule_child(
     deadline: Deadline | None,
     parent_close: ParentClose,
     chosen_id: str,
+    node: str = "",
 ) -> ScheduledChild:
-    """Child number `number` of an execution, with its id, seed and depth; `NestedTooDeep` bounds the depth."""
+    """Child number `number` of an execution, with its id, seed and depth; `NestedTooDeep` bounds the depth.
+
+    `node` is the node of a flow that starts it.
+    """
     depth = parent.depth + 1
     if depth > MOST_PARENTS:
+        starter = f"its node {node!r} " if node else ""
+        advice = "a flow uses a cycle" if node else "a workflow calls hf.continue_as_new"
         raise NestedTooDeep(
-            f"it has {parent.depth} parents above it, the most that are allowed, and cannot start {workflow!r}; "
-            "a workflow that repeats itself calls hf.continue_as_new, and a flow uses a cycle"
+            f"it has {parent.depth} parents above it, the most that are allowed, and {starter}cannot start "
+            f"{workflow!r}; to repeat itself, {advice}"
         )
     identity = parent.identity
     return ScheduledChild(

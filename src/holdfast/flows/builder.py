@@ -264,8 +264,8 @@ class FlowBuilder(FlowWorkflow):
         """Add the first node. `input` has the fields that the flow takes, such as ``{"cents": "integer"}``."""
         if input is not None and not isinstance(cast("object", input), Mapping):
             raise InvalidOption(f"input takes fields and their types, such as {{'cents': 'integer'}}, not {input!r}")
-        declared = None if input is None else plain_value(input, f"{self.name}: {node_id}")
         self._refuse(node_id)
+        declared = None if input is None else plain_value(input, f"{self.name}: {node_id}")
         self._add_node(Node(node_id, TriggerAction()))
         if declared is not None:
             self._header["input"] = declared
@@ -432,6 +432,8 @@ class FlowBuilder(FlowWorkflow):
         """Add a node. Its arguments have the names and the meaning of the keys of YAML."""
         self._refuse(node_id)
         edges = edges_of(after)
+        if arguments[kind] is None:
+            raise InvalidOption(f"{self.name}: {node_id}: {kind} must be given, not None")
         plain = plain_value(_given(arguments), f"{self.name}: {node_id}")
         fields = Fields(plain, node_id, self._problems)
         return self._add_node(node_with_edges(fields, KINDS[kind].read(fields), edges))
@@ -442,6 +444,8 @@ class FlowBuilder(FlowWorkflow):
 
     def _refuse(self, node_id: str) -> None:
         self._refuse_if_in_use()
+        if not isinstance(cast("object", node_id), str):
+            raise InvalidOption(f"{self.name}: the id of an activity must be a string, not {node_id!r}")
         if node_id in self._nodes:
             raise FlowError(f"{self.name}: two activities have the id {node_id!r}")
 

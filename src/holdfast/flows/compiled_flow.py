@@ -1,7 +1,7 @@
 """A flow that can run here: its expressions compiled, its activities resolved to registered ones."""
 
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final, Protocol, assert_never
 
 import msgspec
 from msgspec.structs import replace
@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from holdfast.core.activity_options import ActivityOptions, RetryPolicy, encode_options
 from holdfast.core.collation import ActivityOrder
 from holdfast.core.flow.definition import (
-    Action,
+    AnyAction,
     ChildAction,
     CycleAction,
     FlowDefinition,
@@ -19,6 +19,8 @@ from holdfast.core.flow.definition import (
     RetryRules,
     RunAction,
     RunRules,
+    Template,
+    TriggerAction,
     WaitAction,
     graph_of,
 )
@@ -94,7 +96,7 @@ def _outside_edges(definition: FlowDefinition, graph: Graph) -> frozenset[int]:
 
 def _compiled(node: Node, activity: Callable[[str], ActivityLookup]) -> CompiledNode:
     action = node.action
-    given = getattr(action, "input", None) if not isinstance(action, RaiseAction) else action.value
+    given = _template_of(action)
     each = action.each if isinstance(action, RunAction | ChildAction) else None
     return CompiledNode(
         node=node,
@@ -104,26 +106,41 @@ def _compiled(node: Node, activity: Callable[[str], ActivityLookup]) -> Compiled
         items=None if each is None else compile_expression(each.items),
         activity=_activity(activity(action.activity), action.rules) if isinstance(action, RunAction) else None,
         span=_span(action),
-        target=_target(node),
+        target=_target(action),
     )
 
 
-def _span(action: Action) -> int | Expression | None:
+def _template_of(action: AnyAction) -> Template:
+    """The input of an activity or a child, or the value of an event."""
+    match action:
+        case RunAction(input=template) | ChildAction(input=template) | RaiseAction(value=template):
+            return template
+        case TriggerAction() | WaitAction() | CycleAction() | InterruptAction():
+            return None
+        case _:
+            assert_never(action)
+
+
+def _span(action: AnyAction) -> int | Expression | None:
     """The time-out of a wait, or the delay of a cycle."""
     match action:
         case WaitAction(timeout=span) | CycleAction(delay=span):
             return compile_expression(span) if isinstance(span, str) else span
-        case _:
+        case TriggerAction() | RunAction() | ChildAction() | RaiseAction() | InterruptAction():
             return None
+        case _:
+            assert_never(action)
 
 
-def _target(node: Node) -> Expression | None:
+def _target(action: AnyAction) -> Expression | None:
     """The expression for the id of another instance."""
-    match node.action:
+    match action:
         case RaiseAction(to=text) | InterruptAction(target=text) | ChildAction(id=text):
             return compile_expression(text) if text else None
-        case _:
+        case TriggerAction() | RunAction() | WaitAction() | CycleAction():
             return None
+        case _:
+            assert_never(action)
 
 
 def _activity(code: ActivityLookup, rules: RunRules) -> NodeActivity:

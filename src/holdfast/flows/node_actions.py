@@ -9,7 +9,7 @@ from holdfast.authoring.validation import checked_name, checked_reason
 from holdfast.core import history as ev
 from holdfast.core.children import NOT_WAITED_FOR, ParentClose
 from holdfast.core.collation import Move
-from holdfast.core.deadlines import LONGEST_SECONDS
+from holdfast.core.deadlines import LONGEST_DAYS, LONGEST_SECONDS
 from holdfast.core.flow.definition import (
     ChildAction,
     CycleAction,
@@ -187,6 +187,7 @@ def _start_child(run: NodeRun, compiled: CompiledNode, place: NodePlace, own: It
         deadline=None,
         parent_close=ParentClose.ABANDON if action.detached else ParentClose.TERMINATE,
         chosen_id=chosen,
+        node=place.node,
     )
     run.output.ensure_effects().children.append(scheduled)
     run.do(
@@ -330,7 +331,8 @@ def _milliseconds(run: NodeRun, span: int | Expression | None) -> int:
         return span or 0
     value = evaluate(span, run.values)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= LONGEST_SECONDS:
-        raise ExpressionError(f"{span.text}: a time is a number of seconds, 0 or more, not {value!r}")
+        bounds = f"from 0 to {LONGEST_SECONDS:,} ({LONGEST_DAYS:,} days)"
+        raise ExpressionError(f"{span.text}: a duration is a number of seconds {bounds}, not {value!r}")
     return round(value * MILLISECONDS)
 
 

@@ -93,7 +93,7 @@ def event(state: InstanceState | None = S.RUNNING, **given: bool | int | EventPo
     waits = bool(given.get("waits", False))
     policy = EventPolicy.DROP_UNSUBSCRIBED if given.get("drop") else EventPolicy.MAILBOX
     return decide_event(
-        state, seen_before=seen, somebody_waits=waits, kept=int(given.get("kept", 0)), policy=policy, limit=3
+        state, seen_before=seen, is_awaited=waits, kept=int(given.get("kept", 0)), policy=policy, limit=3
     )
 
 
@@ -120,7 +120,7 @@ def test_G7_finished_and_unknown_instances_refuse_events() -> None:
     assert event(None, seen=True, waits=True) is EventVerdict.UNKNOWN
 
 
-def test_G6_a_parked_instance_keeps_events_for_later_even_if_somebody_waits() -> None:
+def test_G6_a_paused_or_blocked_instance_keeps_an_event_that_it_awaits() -> None:
     for state in (S.PAUSED, S.BLOCKED):
         assert event(state, waits=True) is EventVerdict.KEEP
         assert event(state, waits=True, drop=True) is EventVerdict.KEEP
@@ -132,15 +132,15 @@ def test_G6_the_documents_scenario_an_early_event_is_dropped_and_its_retry_after
 
 
 def test_G6_the_documents_scenario_after_continue_as_new_the_new_execution_must_subscribe_again() -> None:
-    """The wait of the old execution does not count: `somebody_waits` is about the latest one."""
+    """The wait of the old execution does not count: `is_awaited` is about the latest one."""
     assert event(drop=True, waits=False) is EventVerdict.DROP_UNSUBSCRIBED
     assert event(drop=True, waits=True) is EventVerdict.DELIVER
     assert event(drop=False, waits=False) is EventVerdict.KEEP
 
 
 def test_G6_by_default_events_are_kept_and_the_bound_is_generous() -> None:
-    assert decide_event(S.RUNNING, seen_before=False, somebody_waits=False, kept=99_999) is EventVerdict.KEEP
-    assert decide_event(S.RUNNING, seen_before=False, somebody_waits=False, kept=100_000) is EventVerdict.MAILBOX_FULL
+    assert decide_event(S.RUNNING, seen_before=False, is_awaited=False, kept=99_999) is EventVerdict.KEEP
+    assert decide_event(S.RUNNING, seen_before=False, is_awaited=False, kept=100_000) is EventVerdict.MAILBOX_FULL
 
 
 def test_words_from_outside_decide_like_our_own_and_unknown_ones_are_refused() -> None:
@@ -149,12 +149,12 @@ def test_words_from_outside_decide_like_our_own_and_unknown_ones_are_refused() -
         decide_delivery("event", state="PAUSED", loop_is_active=True, addressed_to=1, execution=1)
         is DeliveryVerdict.KEEP
     )
-    dropped = decide_event("RUNNING", seen_before=False, somebody_waits=False, kept=0, policy="drop_unsubscribed")
+    dropped = decide_event("RUNNING", seen_before=False, is_awaited=False, kept=0, policy="drop_unsubscribed")
     assert dropped is EventVerdict.DROP_UNSUBSCRIBED
     with pytest.raises(UnknownWord, match="'bogus' is not a valid policy for ids; use one of idempotent, reuse"):
         decide_start(ORDERS, ExistingInstance(ORDERS, "RUNNING"), "bogus")
     with pytest.raises(UnknownWord, match="'ASLEEP' is not a valid state of an instance"):
-        decide_event("ASLEEP", seen_before=False, somebody_waits=False, kept=0)
+        decide_event("ASLEEP", seen_before=False, is_awaited=False, kept=0)
 
 
 def test_G10_stamps_never_go_back() -> None:

@@ -1,6 +1,7 @@
 """The builder: the same flow in Python and in YAML is the same flow, and mistakes give the same messages."""
 
 import sys
+from collections.abc import Callable
 from datetime import timedelta
 from subprocess import run
 from typing import Any
@@ -150,6 +151,61 @@ def test_what_nothing_can_come_after_is_refused(after: Any) -> None:
     flow.trigger("start")
     with pytest.raises(InvalidOption, match="after takes steps"):
         flow.run("a", brown, after=after)
+
+
+BUILDER_CALLS: dict[str, Callable[[hf.Flow, Any], object]] = {
+    "run": lambda flow, argument: flow.run("it", argument, after="start"),
+    "child": lambda flow, argument: flow.child("it", argument, after="start"),
+    "wait": lambda flow, argument: flow.wait("it", event=argument, after="start"),
+    "cycle": lambda flow, argument: flow.cycle("it", argument, after="start"),
+    "raise_event": lambda flow, argument: flow.raise_event("it", argument, to="start.input", after="start"),
+    "raise_event to": lambda flow, argument: flow.raise_event("it", "e", to=argument, after="start"),
+    "interrupt": lambda flow, argument: flow.interrupt("it", argument, after="start"),
+}
+
+
+@pytest.mark.parametrize("method", BUILDER_CALLS)
+def test_None_as_the_defining_argument_of_a_node_is_refused(method: str) -> None:
+    flow = hf.Flow("f")
+    flow.trigger("start")
+
+    def build() -> None:
+        BUILDER_CALLS[method](flow, None)
+        flow.definition  # noqa: B018  # the first use
+
+    with pytest.raises((InvalidOption, FlowError), match=r"not None|it needs"):
+        build()
+
+
+@pytest.mark.parametrize("node_id", [5, None, True, b"it", hf.Flow("g").trigger("start")])
+def test_an_id_or_a_name_that_is_not_a_string_is_refused_at_the_call(node_id: Any) -> None:
+    flow = hf.Flow("f")
+    start = flow.trigger("start")
+    additions: list[Callable[[], object]] = [
+        lambda: flow.trigger(node_id),
+        lambda: flow.run(node_id, "x", after=start),
+        lambda: flow.wait(node_id, timer=1, after=start),
+    ]
+    for add in additions:
+        with pytest.raises(InvalidOption, match="the id of an activity must be a string, not"):
+            add()
+    with pytest.raises(hf.errors.InvalidId, match="the name of a flow must be a string, not"):
+        hf.Flow(node_id)
+
+
+def test_edges_of_python_have_the_messages_of_yaml() -> None:
+    flow = hf.Flow("f")
+    start = flow.trigger("start")
+    flow.run("one", "x", after=[start, start])
+    flow.run("two", "x", after=[start.failed("A"), start.failed("B"), start])
+    flow.run("three", "x", after=start.when(" "))
+    with pytest.raises(FlowError) as caught:
+        flow.definition  # noqa: B018  # the first use
+    assert [str(problem) for problem in caught.value.problems] == [
+        'one: after: "start" occurs twice; join the conditions, or the errors to catch',
+        'two: after: "start" occurs twice; join the conditions, or the errors to catch',
+        'three: after.start: when must be an expression, not " "',
+    ]
 
 
 def test_options_of_the_wrong_type_are_refused() -> None:

@@ -1,5 +1,6 @@
 """A kind of node is known wherever kinds matter. A new kind fails here until each place has decided about it."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args
 
@@ -8,8 +9,13 @@ from tests.tidy.test_type_tables import matches
 
 import holdfast as hf
 from holdfast.core.flow.definition import Action, AnyAction
+from holdfast.flows import compiled_flow
 from holdfast.flows.builder import FlowBuilder
+from holdfast.flows.compiled_flow import CompiledFlow
+from holdfast.flows.expressions.expression import Expression, compile_expression
+from holdfast.flows.expressions.templates import CompiledTemplate, compile_template
 from holdfast.flows.labels import kind_of
+from holdfast.flows.language.expression_checker import expressions_of
 from holdfast.flows.language.fields import Fields
 from holdfast.flows.language.node_kinds import COMMON_KEYS, KINDS
 from holdfast.flows.language.problems import Problems
@@ -27,11 +33,11 @@ flow: every-kind
 activities:
   start: {trigger: true}
   run: {run: a, after: start, each: start.input.items, limit: 2, input: {x: item}}
-  child: {flow: w, after: run, id: start.input.id, detached: true}
-  waits: {wait: {event: e, timeout: start.input.seconds}, after: child}
-  again: {cycle: run, after: waits, delay: start.input.seconds, limit: 3}
-  tells: {raise: {event: e, to: start.input.id, value: {y: run.output}}, after: waits}
-  stops: {interrupt: start.input.id, after: waits, descendants: true, reason: enough}
+  child: {flow: w, after: run, each: start.input.children, id: start.input.child, detached: true, input: {x: index}}
+  waits: {wait: {event: e, timeout: start.input.timeout}, after: {child: {when: start.input.waits}}}
+  again: {cycle: run, after: waits, delay: start.input.delay, limit: 3}
+  tells: {raise: {event: e, to: start.input.receiver, value: {y: run.output}}, after: [waits, run], when: start.error}
+  stops: {interrupt: start.input.stopped, after: waits, descendants: true, reason: enough}
 """
 """A node of each kind, with all that is special to the kind."""
 GUIDE = Path(__file__).parents[3] / "docs" / "guide" / "flows.md"
@@ -65,7 +71,9 @@ def test_the_builder_has_a_documented_method_for_every_kind(method: str) -> None
     assert getattr(FlowBuilder, method).__doc__
 
 
-@pytest.mark.parametrize("function", ["_action", "_in_action", "detail_of", "start_node"])
+@pytest.mark.parametrize(
+    "function", ["_action", "_in_action", "detail_of", "start_node", "_template_of", "_span", "_target"]
+)
 def test_a_match_on_actions_has_a_case_for_every_kind(function: str) -> None:
     names = {action.__name__ for action in ACTIONS}
     (cases,) = [cases for cases in matches(function) if len(cases & names) > 1]
@@ -79,6 +87,35 @@ def test_a_flow_with_every_kind_is_loaded_written_and_drawn() -> None:
     for node in flow.definition.nodes:
         assert node.id in flow.to_mermaid()
         assert node.id in flow.to_svg()
+
+
+def test_every_expression_of_every_kind_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled: set[str] = set()
+
+    def expression(text: str) -> Expression:
+        compiled.add(text)
+        return compile_expression(text)
+
+    def template(value: Any, *, is_output: bool = False) -> CompiledTemplate:
+        compiled.update(strings_in(value))
+        return compile_template(value, is_output=is_output)
+
+    monkeypatch.setattr(compiled_flow, "compile_expression", expression)
+    monkeypatch.setattr(compiled_flow, "compile_template", template)
+    definition = hf.Flow.parse(EVERY_KIND).definition
+    CompiledFlow(definition, "digest", lambda name: hf.activity(name=name)(strings_in))
+    expected = {(node.id, found.where): found.text for node in definition.nodes for found in expressions_of(node)}
+    assert {place: text for place, text in expected.items() if text not in compiled} == {}
+    assert len({*expected.values()}) == len(expected), "each expression occurs once, so that each must be compiled"
+
+
+def strings_in(template: Any) -> Iterator[str]:
+    """The expressions of a template."""
+    if isinstance(template, str):
+        yield template
+    elif isinstance(template, list | dict):
+        for part in template.values() if isinstance(template, dict) else template:
+            yield from strings_in(part)
 
 
 @pytest.mark.parametrize("kind", KINDS)

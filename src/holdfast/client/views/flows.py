@@ -191,9 +191,8 @@ async def read_children(
     for step in steps:
         if step.kind != "child" or step.ended_by is ChildRefused:
             continue
-        if (
-            step.id not in owners or step.ended_by in _ENDS_OF_EXISTING
-        ):  # else it will be refused, because the id is taken
+        # a step whose id is taken will be refused
+        if step.id not in owners or step.ended_by in _ENDS_OF_EXISTING:
             owners[step.id] = step
     found = await store.list_instances(before=NEWEST, limit=LONGEST_PAGE, parent=number) if owners else []
     return {owners[child.id].number: child for child in reversed(found) if child.id in owners}

@@ -93,7 +93,7 @@ class InstanceReport:
     """The JSON of the result, the failure or the reason of a closed instance."""
     earlier: int
     """The number of earlier instances with the same id."""
-    family: ParentAndChildren
+    relatives: ParentAndChildren
     now_ms: int
 
     @property
@@ -131,7 +131,7 @@ async def read_report(
     outcome = await _read_outcome(store, record, damage)
     state_values = await store.read_state_values(record.number)
     deadline = await store.read_deadline(record.number)
-    family = await store.read_relatives(record.number)
+    relatives = await store.read_relatives(record.number)
     described = Description(
         id=record.id,
         workflow=record.workflow,
@@ -148,8 +148,8 @@ async def read_report(
         closed_at=moment(record.closed_at_ms),
         custom_status=values.of(state_values[""]) if "" in state_values else None,
         deadline=None if deadline is None else moment(deadline.at_ms),
-        parent=None if family.parent is None else family.parent.id,
-        children=family.children,
+        parent=None if relatives.parent is None else relatives.parent.id,
+        children=relatives.children,
         set_aside=[event for number, events in messages.set_aside for event in set_aside_views(number, events, values)],
         input=values.of_input(record.input),
         steps=[step_view(step, values) for step in execution.recorded],
@@ -167,7 +167,7 @@ async def read_report(
         await _read_node_values(store, execution, with_outputs=with_outputs or is_whole),
         outcome,
         0 if record.superseded_at_ms is not None else await store.count_earlier(record.id),
-        family,
+        relatives,
         store.now_ms(),
     )
 

@@ -237,9 +237,11 @@ class FailureRouting:
         self.offered.discard(activity)
 
     def _offered_to(self, activity: str) -> list[str]:
+        """The activities whose failures a taken error edge leads to this one."""
         edges = self._graph.edges
+        states = self._edges.states
         incoming = (at for at in self._graph.incoming[activity] if edges[at].is_error_edge)
-        return [edges[at].source for at in incoming if edges[at].source in self.offered]
+        return [edges[at].source for at in incoming if edges[at].source in self.offered and states[at] is _TAKEN]
 
     def _is_offer(self, at: int) -> bool:
         """Whether an error edge was taken to a node that is pending."""
@@ -457,8 +459,11 @@ class FlowScheduler:
         for at, edge in enumerate(self.graph.edges):
             if edge.source in members:
                 edges.decide(at, _UNDECIDED)
-            elif edges.states[at] is _TAKEN and edge.target in members and joins[edge.target] is Join.ANY:
-                edges.decide(at, _DEAD)
+            elif edges.states[at] is _TAKEN and edge.target in members:
+                if joins[edge.target] is Join.ANY:
+                    edges.decide(at, _DEAD)
+                elif edge.is_error_edge:
+                    self.failures.offer(edge.source, edge.target)  # a handler that was skipped can catch it this time
         return members
 
     # ------------------------------------------------------------ recorded changes
@@ -600,10 +605,10 @@ class FlowScheduler:
         """
         if self.graph.joins[activity] is Join.ALL:
             return _SKIP
+        self.failures.escape(activity)
         for at in self.graph.incoming[activity]:
             if self._edges.states[at] is _TAKEN:
                 self._edges.decide(at, _DEAD)
-        self.failures.escape(activity)
         return self._edges.verdict(activity)
 
 

@@ -28,9 +28,16 @@ _STATUS: Final = re.compile(r"^[A-Z_]+: | \[[A-Z_]+\]$")
 _KEY: Final = re.compile(r"Key not found in map : (.*)")
 _NAME: Final = re.compile(r'No value with name "(.*)" found')
 _OVERLOAD: Final = re.compile(r"No matching overloads found : (.*)")
+_INDEX: Final = re.compile(r"Index error: index=(-?\d+) size=(\d+)")
+_CONTAINER: Final = re.compile(r"Invalid container type: '(.*)'")
+_MISSING_PART: Final = ("Applying SELECT", "Index error", "Invalid container type")
 _OPERATORS: Final = {"and": "&&", "or": "||", "not": "!", "is": "=="}
 """Operators of Python, and those of CEL for the same."""
 _TYPE_WORDS: Final = {"int64": "int", "uint64": "uint", "null_type": "null"}
+
+
+class MissingPart(ExpressionError):
+    """A field or an item is read of a value that does not have it. `CelExpression` names the field."""
 
 
 class Program:
@@ -46,9 +53,9 @@ class Program:
         try:
             result = self._compiled.eval(data=variables)
         except RuntimeError as error:
-            raise ExpressionError(_explained(str(error))) from None
+            raise _evaluation_error(str(error)) from None
         if result.type() == cel.Type.ERROR:
-            raise ExpressionError(_explained(str(result.value())))
+            raise _evaluation_error(str(result.value()))
         return _Reader().plain(result.value(), 0)
 
 
@@ -99,6 +106,11 @@ def _operator_meant(text: str, column: int) -> str:
     return ""
 
 
+def _evaluation_error(report: str) -> ExpressionError:
+    kind = MissingPart if any(words in report for words in _MISSING_PART) else ExpressionError
+    return kind(_explained(report))
+
+
 def _explained(report: str) -> str:
     """An error of the library as a message for the author of the expression."""
     report = _STATUS.sub("", _STATUS.sub("", report))
@@ -110,6 +122,12 @@ def _explained(report: str) -> str:
         return TOO_LARGE
     if "recursion limit" in report:
         return "it is nested too deep, or too long; split it"
+    if found := _INDEX.search(report):
+        return f"there is no [{found[1]}] in a list of {found[2]}"
+    if "Index error" in report:
+        return "the index of a list must be an integer"
+    if found := _CONTAINER.search(report):
+        return f"only a list or a mapping has items, not {_TYPE_WORDS.get(found[1], found[1])}"
     if "Applying SELECT" in report:
         return "it reads a field of a value without fields, such as null"
     if "Iteration budget" in report:
@@ -164,9 +182,8 @@ class _Reader:
             if not isinstance(key, str):
                 raise ExpressionError(f"its result has a mapping with the key {key!r}, and keys in JSON are strings")
             plain[self._text(key)] = self.plain(value.value(), depth + 1)
-        return dict(
-            sorted(plain.items(), key=itemgetter(0))
-        )  # the order of the library differs from process to process
+        # the order of the library differs from process to process
+        return dict(sorted(plain.items(), key=itemgetter(0)))
 
     def _text(self, text: str) -> str:
         self._characters += len(text)

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any, Final, cast
 
 from holdfast.errors import ExpressionError
-from holdfast.flows.expressions.cel import Program, compile_program
+from holdfast.flows.expressions.cel import MissingPart, Program, compile_program
 from holdfast.flows.expressions.scanner import (
     KEYWORDS,
     RESERVED,
@@ -30,6 +30,8 @@ _FIELD: Final = rf"(?!(?:{'|'.join(sorted(KEYWORDS))})\b)[A-Za-z_][A-Za-z0-9_]*"
 _PATH: Final = re.compile(
     rf"""(?P<root>{_FIELD})(?P<steps>(?:\.{_FIELD}|\[(?:0|[1-9][0-9]{{0,8}})\]|\["[^"\\\n]*"\]|\['[^'\\\n]*'\]){{0,24}})"""
 )
+_PATH_INSIDE: Final = re.compile(rf"""(?<![\w.)\]"']){_PATH.pattern}(?!\w*\s*\()""")
+"""A path as a part of another expression, without the name of a method that is called on it."""
 _STEP: Final = re.compile(r"""\.(\w+)|\[([0-9]+)\]|\["([^"]*)"\]|\['([^']*)'\]""")
 _NO_VARIABLES: Final = RESERVED | TYPES
 _WORDS: Final[Mapping[str, Any]] = {"true": True, "false": False, "null": None}
@@ -115,6 +117,8 @@ class CelExpression(Expression):
         check_work(self.text, self._uses, read)
         try:
             return self._program.run(read)
+        except MissingPart as error:
+            raise ExpressionError(f"{self.text}: {_missing_in(self.text, read) or error}") from None
         except ExpressionError as error:
             raise ExpressionError(f"{self.text}: {error}") from None
 
@@ -172,6 +176,18 @@ def _select(paths: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, An
             value = values[name]
             read[name] = _select(inner, cast("dict[str, Any]", value)) if inner and type(value) is dict else value
     return read
+
+
+def _missing_in(text: str, variables: Mapping[str, Any]) -> str:
+    """The reason why the first path of `text` without a value has none; an empty string if all have one."""
+    for match in _PATH_INSIDE.finditer(text):
+        path = _path(match[0], match[0])
+        if path is not None and match["root"] in variables:
+            try:
+                path.evaluate(variables)
+            except ExpressionError as error:
+                return str(error).removeprefix(f"{match[0]}: ")
+    return ""
 
 
 def _missing(value: Any, step: str | int) -> str:

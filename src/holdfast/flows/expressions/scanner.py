@@ -10,6 +10,7 @@ work is estimated from the text and from the size of the values that it reads, r
 compared with one bound.
 """
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -93,6 +94,8 @@ class ExpressionUses:
     macros: int = 0
     nested: int = 0
     builds_lists: bool = False
+    matches: bool = False
+    """It calls `matches`."""
     additions: int = 0
     outer_additions: int = 0
     """Additions outside of macros: they can lengthen a list before a macro goes over it."""
@@ -121,6 +124,7 @@ def scan_expression(text: str) -> ExpressionUses:
         if kind == "name":
             if place + 1 < len(tokens) and tokens[place + 1].text == "(":
                 _check_function(tokens[place], is_method=before == ".")
+                uses.matches |= word == "matches"
             elif before != ".":
                 _add_variable(uses, tokens, place, open_brackets)
         elif kind == "sign":
@@ -206,22 +210,32 @@ COST_OF_MATCHING: Final = 120
 def check_work(text: str, uses: ExpressionUses, read: Mapping[str, Any]) -> None:
     """Refuse an evaluation that could take very long, or that the library would get wrong."""
     size = len(_encoded(text, read)) + len(text)
-    work: float = COST_OF_MATCHING * size**2 if "matches" in text else 0
-    length: float = 0
+    if uses.matches and COST_OF_MATCHING * size**2 > MOST_WORK:
+        most = math.isqrt(MOST_WORK // COST_OF_MATCHING)
+        raise ExpressionError(
+            f"{text}: an expression with matches reads at most {most:,} bytes, and this reads {size:,}; "
+            "do it in an activity"
+        )
     if uses.macros or uses.additions:
         stages = uses.macros + 1
         growth = (1 + uses.additions / stages) ** stages
         longest = max(longest_in(read), uses.tokens) if uses.macros else 0
         length = longest * (growth if uses.macros > 1 else 1 + uses.outer_additions)
         rounds = min(MOST_ROUNDS, length**uses.nested)
-        building = COST_OF_BUILDING * length**2 if uses.builds_lists else 0
-        work = max(work, building, size * growth * uses.tokens * rounds)
-    if work > MOST_WORK:
-        lists = f" and goes over lists of up to {length:,.0f} items" if length else ""
-        raise ExpressionError(
-            f"{text}: this is too much work for an expression: it reads {size:,} bytes{lists}; do it in an activity, "
-            "or use each"
-        )
+        if uses.builds_lists and COST_OF_BUILDING * length**2 > MOST_WORK:
+            most = math.isqrt(MOST_WORK // COST_OF_BUILDING)
+            raise ExpressionError(
+                f"{text}: map and filter go over at most {most:,} items, and these may be {length:,.0f}; "
+                "do it in an activity, or use each"
+            )
+        work = size * growth * uses.tokens * rounds
+        if work > MOST_WORK:
+            lists = f", and goes over lists of up to {length:,.0f} items" if length else ""
+            raise ExpressionError(
+                f"{text}: this is too much work for an expression: it reads {size:,} bytes{lists}, which is estimated "
+                f"at {work:,.0f} bytes in all; the limit is {MOST_WORK:,}; "
+                f"do it in an activity{', or use each' if length else ''}"
+            )
 
 
 def _encoded(text: str, read: Mapping[str, Any]) -> bytes:

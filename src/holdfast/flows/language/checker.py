@@ -158,9 +158,7 @@ class _Checker:
 
     def check_edges(self) -> None:
         for node in self.definition.nodes:
-            seen: set[tuple[str, bool]] = set()
             for edge in node.after:
-                where = f"after.{edge.source}"
                 if edge.source not in self.ids:
                     self.add(
                         node.id,
@@ -168,13 +166,10 @@ class _Checker:
                         f"there is no activity {quoted(edge.source)} for it to come after",
                         suggestion=self.problems.closest(edge.source, self.ids),
                     )
-                if (edge.source, edge.catch is None) in seen:
-                    self.add(node.id, where, f"it comes after {quoted(edge.source)} twice")
-                seen.add((edge.source, edge.catch is None))
                 if edge.catch == ():
-                    self.add(node.id, where, "catch needs the name of an error; Exception catches all")
+                    self.add(node.id, f"after.{edge.source}", "catch needs the name of an error; Exception catches all")
             if not (node.after or isinstance(node.action, TriggerAction) or self.problems.is_spoiled(node.id, "after")):
-                self.add(node.id, "", "it is unreachable; add after with the activities that it comes after")
+                self.add(node.id, "", "it is unreachable; write after: ID, the activity that it comes after")
             if node.join is Join.ANY and len(node.after) < 2:  # noqa: PLR2004  # edges of a join
                 self.problems.warn(
                     self.places.get((node.id, ""), 0), "join: any has no effect with one edge", node=node.id

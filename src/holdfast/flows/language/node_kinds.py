@@ -5,7 +5,7 @@ the action has the default in its place; a flow with problems is never used.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 from holdfast.authoring.validation import LARGEST
 from holdfast.core.activity_options import LONGEST_DELAY_MS
@@ -179,7 +179,7 @@ KINDS: Final[Mapping[str, NodeKind]] = {
 
 def node_with_edges(fields: Fields, action: AnyAction, edges: Iterable[After], line: int = 0) -> Node:
     """A node that is not the trigger. The `when` and `otherwise` of a node with one edge belong to that edge."""
-    after = tuple(sorted(edges, key=lambda edge: (edge.source, edge.catch is not None)))
+    after = _distinct_edges(fields, edges)
     when = fields.expression("when")
     otherwise = fields.boolean("otherwise")
     if len(after) == 1:
@@ -197,6 +197,33 @@ def node_with_edges(fields: Fields, action: AnyAction, edges: Iterable[After], l
             fields.add_problem(key, message)
     join = fields.word("join", tuple(Join))
     return Node(fields.node, action, after, Join(join) if join else Join.ALL, when, line)
+
+
+def _distinct_edges(fields: Fields, edges: Iterable[After]) -> tuple[After, ...]:
+    """The edges in order. A node has at most two edges from another: one for its errors and one for its completion."""
+    found: dict[tuple[str, bool], After] = {}
+    twice: set[str] = set()
+    for edge in edges:
+        key = (edge.source, edge.catch is not None)
+        if key in found:
+            twice.add(edge.source)
+        found.setdefault(key, _checked_edge(fields, edge))
+    for source in sorted(twice):
+        message = f"{quoted(source)} occurs twice; join the conditions, or the errors to catch"
+        given = fields.values.get("after")
+        if isinstance(given, Mapping):
+            fields.inside("after", cast("Mapping[str, object]", given)).add_problem(source, message)
+        else:
+            fields.add_problem("after", f"after: {message}")
+    return tuple(found[key] for key in sorted(found))
+
+
+def _checked_edge(fields: Fields, edge: After) -> After:
+    """The edge, without its condition if that is blank. The fields of YAML have been checked before."""
+    if not edge.when or edge.when.strip():
+        return edge
+    when = fields.inside("after", {}).inside(edge.source, {"when": edge.when}).expression("when")
+    return After(edge.source, edge.catch, when, edge.otherwise)
 
 
 INPUT_TYPES: Final = ("string", "integer", "number", "boolean", "array", "object", "any")

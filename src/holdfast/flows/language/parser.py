@@ -10,7 +10,7 @@ from holdfast.errors import FlowError, FlowProblem, HoldfastError, UsageError
 from holdfast.flows.language.checker import KnownNames, check_into
 from holdfast.flows.language.fields import Fields, list_of, shown
 from holdfast.flows.language.node_kinds import COMMON_KEYS, KINDS, node_with_edges, read_definition
-from holdfast.flows.language.problems import Places, Problems, quoted
+from holdfast.flows.language.problems import Places, Problems
 from holdfast.flows.language.yaml_tree import LARGEST_BYTES, YamlMapping, YamlValue, read_document
 from holdfast.flows.libraries import require_libraries
 
@@ -176,20 +176,12 @@ def _edges(fields: Fields) -> list[After]:
     if isinstance(after, YamlMapping):
         inner = fields.inside("after", after)
         return [edge for source in inner for edge in _edges_from(inner, source)]
-    sources = fields.strings("after", "the id of an activity") or ()
-    for source in {source for source in sources if sources.count(source) > 1}:
-        fields.add_problem("after", f"{quoted(source)} occurs twice")
-    return [After(source) for source in dict.fromkeys(sources)]
+    return [After(source) for source in fields.strings("after", "the id of an activity") or ()]
 
 
 def _edges_from(fields: Fields, source: str) -> list[After]:
     """The edges from one node; with a list several, such as one for errors and one for the rest."""
-    edges = [_edge(fields, source, item) for item in list_of(fields.take(source))]
-    for catches in (False, True):
-        if sum((edge.catch is not None) is catches for edge in edges) > 1:
-            fields.add_problem(source, f"{quoted(source)} occurs twice; join the conditions, or the errors to catch")
-            return edges[:1]
-    return edges
+    return [_edge(fields, source, item) for item in list_of(fields.take(source))]
 
 
 def _edge(fields: Fields, source: str, value: Any) -> After:

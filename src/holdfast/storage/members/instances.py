@@ -58,8 +58,12 @@ class Start(CommitMember, frozen=True):
 
     @property
     def notifies(self) -> bool:
-        ends_another = self.policy is IdPolicy.TERMINATE_EXISTING
-        return self.first is None or ends_another or self.first.notifies
+        first = self.first
+        if first is None or self.policy is IdPolicy.TERMINATE_EXISTING or first.attempts:
+            return True
+        return (
+            first.effects is not None and first.effects.has_news
+        )  # no process waits for the release of a new instance
 
     @property
     def needs_lease(self) -> bool:

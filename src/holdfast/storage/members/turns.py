@@ -125,12 +125,23 @@ class TurnEffects(Record, frozen=True):
     children: tuple[NewChild, ...] = ()
     children_cancelled: tuple[CancelChild, ...] = ()
     has_relatives: bool = False
-    """It starts or cancels children, or it ends an execution that has a parent or has started children."""
+    """With `close` or `next`: the execution that it ends has a parent or has started children."""
+
+    @property
+    def changes_children(self) -> bool:
+        """Whether it starts or cancels children."""
+        return len(self.children) > 0 or len(self.children_cancelled) > 0
+
+    @property
+    def has_news(self) -> bool:
+        """Whether it has something for other instances or for clients, whether or not it releases the instance."""
+        if self.close is not None or self.has_relatives or self.changes_children:
+            return True
+        return bool(self.sent or self.answers or self.state_values)
 
     @property
     def notifies(self) -> bool:
-        is_left = self.close is not None or self.release
-        return is_left or self.has_relatives or bool(self.sent or self.answers or self.state_values)
+        return self.release or self.has_news
 
 
 class Turn(WorkerMember, frozen=True):

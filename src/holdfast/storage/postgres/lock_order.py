@@ -119,7 +119,7 @@ def _note_turn(named: LockSet, turn: Turn) -> None:
     effects = turn.effects
     if effects is None:
         return
-    if effects.has_relatives and turn.number:
+    if (effects.has_relatives or effects.changes_children) and turn.number:
         named.ending.add(turn.number)
     for message in effects.sent:
         _note_message(named, message)

@@ -111,7 +111,7 @@ _PATIENCE: Final = """
 
 _RACES: Final = (errors.UniqueViolation, errors.DuplicateSchema, errors.DuplicateTable, errors.InternalError)
 """Errors of concurrent creation, which occur with IF NOT EXISTS, too."""
-_IN_THE_WAY: Final = (errors.LockNotAvailable, errors.DeadlockDetected, errors.QueryCanceled)
+_LOCK_CONFLICTS: Final = (errors.LockNotAvailable, errors.DeadlockDetected, errors.QueryCanceled)
 _UNKNOWN: Final = (errors.UndefinedObject, errors.FeatureNotSupported, errors.SyntaxError)
 """Errors where PL/pgSQL is missing or incomplete."""
 
@@ -185,11 +185,11 @@ def migrate(
         try:
             _next(connection, address, known)
             tries = 0
-        except (*_RACES, *_IN_THE_WAY) as error:
+        except (*_RACES, *_LOCK_CONFLICTS) as error:
             tries += 1
             seconds = pause_seconds(tries, jitter())
-            if isinstance(error, _IN_THE_WAY):
-                _tell(address, found, tries, error)
+            if isinstance(error, _LOCK_CONFLICTS):
+                _warn_once(address, found, tries, error)
                 seconds *= PAUSE_TIMES
             if tries == MOST_TRIES or pause(seconds):
                 raise StoreError(
@@ -204,10 +204,10 @@ def migrate(
             ) from error
 
 
-def _tell(address: Address, found: int, tries: int, error: errors.Error) -> None:
+def _warn_once(address: Address, found: int, tries: int, error: errors.Error) -> None:
     if tries == 1:
         logger.warning(
-            "%s: the migration after schema %d gives way to others and is tried again: %s",
+            "%s: the migration after schema %d waits for locks of other sessions and is retried: %s",
             address,
             found,
             error.diag.message_primary,

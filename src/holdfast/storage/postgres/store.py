@@ -48,7 +48,7 @@ BEFORE_ALL: Final = "0"
 
 Value = TypeVar("Value")
 
-_LEFT_TO_THE_PARENT: list[object] = []
+_PARENT_CONNECTIONS: list[object] = []
 """Connections of the parent of a forked process. They belong to the parent, and the child does not close them."""
 
 
@@ -81,7 +81,7 @@ class PostgresStore(RelationalReads):
         self._writing = ThreadPoolExecutor(1, "holdfast-writer")
         self._reading = ThreadPoolExecutor(READERS, "holdfast-reader")
         self._writer: PostgresWriter | None = None
-        self._beater: HeartbeatWriter | None = None
+        self._heartbeat_writer: HeartbeatWriter | None = None
         self._readers: list[RetryingConnection] = []
         self._of_thread = threading.local()
         self._name = ""
@@ -95,7 +95,7 @@ class PostgresStore(RelationalReads):
             raise StoreError(f"the store {self.address} was closed and cannot be opened again; make another one")
         self._is_open = True
         self._writer = PostgresWriter(self.address, self._clock, durability=self._durability)
-        self._beater = HeartbeatWriter(self.address, self._clock)
+        self._heartbeat_writer = HeartbeatWriter(self.address, self._clock)
         [(server_ms, mark_ms)] = await self._on_a_reader(self._migrate)
         self._clock.read(server_ms, mark_ms)
 
@@ -146,17 +146,17 @@ class PostgresStore(RelationalReads):
 
     async def close(self) -> None:
         writer = self._writer
-        beater = self._beater
+        heartbeat_writer = self._heartbeat_writer
         readers = self._readers
-        self._writer = self._beater = None
+        self._writer = self._heartbeat_writer = None
         self._readers = []
         was_open = self._is_open
         self._is_open = False
         self._was_closed |= was_open
         if self._generation != generation():
-            _LEFT_TO_THE_PARENT.extend((writer, beater, readers))
+            _PARENT_CONNECTIONS.extend((writer, heartbeat_writer, readers))
         elif was_open:
-            parts = [part for part in (writer, beater, *readers) if part is not None]
+            parts = [part for part in (writer, heartbeat_writer, *readers) if part is not None]
             for part in parts:
                 part.stop()
             await self._on_writer_thread(lambda: self._close_parts(parts))
@@ -193,7 +193,7 @@ class PostgresStore(RelationalReads):
         return bool(PIECE in (commits, workers))
 
     def heartbeat(self, beat: Heartbeat, registration: Registration) -> HeartbeatReply:
-        return self._open(self._beater).heartbeat(beat, registration)
+        return self._open(self._heartbeat_writer).heartbeat(beat, registration)
 
     def commit_apart(self, commit_id: CommitId, members: Sequence[Member]) -> list[Outcome]:
         self._check_open()

@@ -265,7 +265,7 @@ class HeartbeatWriter:
         self._clock = clock
         self._sql = statements_of(address.schema)
         self._connection = RetryingConnection(address, losses=2)
-        self._one_beat = threading.Lock()
+        self._heartbeat_lock = threading.Lock()
 
     def stop(self) -> None:
         """Stop retrying. May be called from another thread."""
@@ -273,14 +273,14 @@ class HeartbeatWriter:
 
     def close(self) -> None:
         """Close the connection, which is not in use."""
-        with self._one_beat:
+        with self._heartbeat_lock:
             self._connection.close()
 
     def heartbeat(self, beat: Heartbeat, registration: Registration) -> HeartbeatReply:
         """One heartbeat. It is retried if nothing of it can have been committed, and never after a lost reply: the
         worker would take its own next token for that of another one (W4, W9).
         """
-        with self._one_beat:
+        with self._heartbeat_lock:
             return self._connection.run(lambda connection: self._beat(connection, beat, registration))
 
     def _beat(self, connection: PostgresConnection, beat: Heartbeat, registration: Registration) -> HeartbeatReply:

@@ -3,8 +3,8 @@
 ``statements.commit_turn`` is ``sql/commit_turn.sql``. Most statements are the same for every database and are in this
 package. A database that needs another text has a file of the same name in its own package, which takes precedence.
 Shared statements are written for SQLite; `translate` makes them fit another database. A statement may contain the name
-of a column list in braces (`records.COLUMNS`, `raw_tables.RAW_COLUMNS`), and ``{row_lock}`` behind a read whose rows
-must not change before the end of the transaction.
+of a column list in braces (`records.COLUMNS`, `raw_tables.RAW_COLUMNS`), qualified with ``{inbox_columns:inbox}``, and
+``{row_lock}`` behind a read whose rows must not change before the end of the transaction.
 
 Migrations are numbered files. The number of a release is that of the newest migration it has. Every file has a line
 ``-- oldest: N``: the oldest release that works on tables with this migration. A migration that only adds (a table, a
@@ -34,6 +34,15 @@ def _unchanged(text: str) -> str:
     return text
 
 
+class _ColumnList(tuple[str, ...]):
+    """A column list in a statement: ``{inbox_columns}``, or with the name of a table ``{inbox_columns:waiting}``."""
+
+    __slots__ = ()
+
+    def __format__(self, table: str) -> str:
+        return ", ".join(f"{table}.{column}" if table else column for column in self)
+
+
 class Statements:
     """The statements of one database as attributes. All files are read when the object is made.
 
@@ -53,7 +62,8 @@ class Statements:
         translate: Callable[[str], str] = _unchanged,
     ) -> None:
         lists = {**COLUMNS, **raw_columns}
-        parts = {name: ", ".join(columns) for name, columns in lists.items()} | {"row_lock": row_lock}
+        parts: dict[str, object] = {name: _ColumnList(columns) for name, columns in lists.items()}
+        parts["row_lock"] = row_lock
         for folder in (SHARED, package):  # a file of the database's own package replaces the shared one
             for source in (files(folder) / "sql").iterdir():
                 if source.name.endswith(SUFFIX):

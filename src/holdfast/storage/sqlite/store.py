@@ -49,7 +49,7 @@ PIECE: Final = 5_000
 """The commits that one `prune` reads, and the dead workers that it deletes at most: some milliseconds."""
 BEFORE_ALL: Final = -(2**63)
 
-_LEFT_TO_THE_PARENT: list[object] = []
+_PARENT_CONNECTIONS: list[object] = []
 """Connections of the parent of a forked process. They belong to the parent, and the child does not close them."""
 
 
@@ -73,8 +73,8 @@ class SqliteStore(RelationalReads):
         self._durability = "none" if self._named == IN_MEMORY else durability
         self._executor = ThreadPoolExecutor(1, "holdfast-writer")
         self._writer: SqliteWriter | None = None
-        self._beater: SqliteWriter | None = None
-        self._one_beat = threading.Lock()
+        self._heartbeat_writer: SqliteWriter | None = None
+        self._heartbeat_lock = threading.Lock()
         self._reader: SqliteConnection | None = None
         self._files: StoreFiles | None = None
         self._mark_ms = 0
@@ -143,23 +143,23 @@ class SqliteStore(RelationalReads):
     async def close(self) -> None:
         """Close everything, also with errors of the disk: the WAL is read when the store is opened next."""
         if self._generation != generation():
-            _LEFT_TO_THE_PARENT.append((self._writer, self._reader, self._beater, self._files))
-            self._writer = self._reader = self._beater = self._files = self._temporary = None
+            _PARENT_CONNECTIONS.append((self._writer, self._reader, self._heartbeat_writer, self._files))
+            self._writer = self._reader = self._heartbeat_writer = self._files = self._temporary = None
             return
         self._was_closed = True
         writer = self._writer
         self._writer = None
         reader = self._reader
         self._reader = None
-        beater = self._beater
-        self._beater = None
+        heartbeat_writer = self._heartbeat_writer
+        self._heartbeat_writer = None
         files = self._files
         self._files = None
         try:
             if reader is not None:
                 reader.close()
-            if beater is not None:
-                beater.close()
+            if heartbeat_writer is not None:
+                heartbeat_writer.close()
         finally:
             if writer is not None and files is not None:
                 await self._on_writer_thread(lambda: _close(writer, files))
@@ -219,18 +219,18 @@ class SqliteStore(RelationalReads):
             await self._apart(writer.check_files)
 
     def heartbeat(self, beat: Heartbeat, registration: Registration) -> HeartbeatReply:
-        with self._one_beat:  # an abandoned heartbeat thread may still use it
-            return self._open_beater().heartbeat(beat, registration)
+        with self._heartbeat_lock:  # an abandoned heartbeat thread may still use it
+            return self._open_heartbeat_writer().heartbeat(beat, registration)
 
     def commit_apart(self, commit_id: CommitId, members: Sequence[Member]) -> list[Outcome]:
-        with self._one_beat:
-            return self._open_beater().write(commit_id, members)
+        with self._heartbeat_lock:
+            return self._open_heartbeat_writer().write(commit_id, members)
 
-    def _open_beater(self) -> SqliteWriter:
+    def _open_heartbeat_writer(self) -> SqliteWriter:
         self._open(self._reader)
-        if self._beater is None:
-            self._beater = self._new_writer(self._open(self._files))
-        return self._beater
+        if self._heartbeat_writer is None:
+            self._heartbeat_writer = self._new_writer(self._open(self._files))
+        return self._heartbeat_writer
 
     # ------------------------------------------------------------ reads
 

@@ -1,6 +1,6 @@
-"""Rules of attempts: a completion, retry, claim or heartbeat is accepted once, and only from the owner.
+"""Attempts: completions, retries, claims and heartbeats, each accepted once and from its owner only.
 
-Rules of large inputs: the rows of instances and attempts carry a reference, and a claim returns the data.
+Large inputs: the rows of instances and attempts have a reference, and a claim returns the data.
 """
 
 from hashlib import sha256
@@ -163,7 +163,7 @@ class AttemptRules(Rules):
                 new_attempt(7, queue="later", available_at_ms=now_ms + 1),
             )
             check(applied(await bench.one(turn(record, attempts=ready))))
-            queues = ("busy", "later", "other", "nobody's", "quiet")
+            queues = ("busy", "later", "other", "unused", "quiet")
             claim = ClaimAttempts(owner=BERT, queues=queues, names=("step", "step two"), limit=2)
             outcomes = await bench.commit(claim, claim, claim, claim)
             taken = [
@@ -171,10 +171,10 @@ class AttemptRules(Rules):
                 for outcome in outcomes
                 if isinstance(outcome, ClaimedAttempts)
             ]
-            check(taken[0][:1] == [4], f"the attempt that has waited longest was not claimed first: {taken}")
+            check(taken[0][:1] == [4], f"the one that waited longest had to wait: {taken}")
             check(sorted(each for some in taken[:3] for each in some) == [0, 1, 2, 3, 4, 6], f"{taken}")
             check(taken[2][1:] == [6], f"the newest came before older ones: {taken}")
-            check(taken[3] == [], "an attempt of an unknown activity, or one that is not due, was claimed")
+            check(taken[3] == [], "what is not known, or not due, was claimed")
 
         self.on_bench(case)
 
@@ -223,10 +223,7 @@ class AttemptRules(Rules):
             again = OpenNextAttempt(ended=ended, next=new_attempt(0, attempt=2), by_owner=False)
             given_up = completion(record, to_state=AttemptState.TIMED_OUT, by_owner=False)
             for early in (again, given_up):
-                check(
-                    isinstance(await bench.one(early), Rejected),
-                    "an attempt was ended after a heartbeat had renewed its deadline",
-                )
+                check(isinstance(await bench.one(early), Rejected), "it was renewed meanwhile")
             check(not await bench.store.expired_attempts(10))
             bench.clock.now_ms = later
             check(applied(await bench.one(again)))
@@ -293,7 +290,7 @@ class AttemptRules(Rules):
         return outcome.attempts if isinstance(outcome, ClaimedAttempts) else []
 
     def test_A6_a_deadline_that_was_renewed_after_it_was_read_is_not_enforced(self) -> None:
-        """Maintenance reads an expired deadline, and a heartbeat renews it before maintenance writes."""
+        """It read that the deadline had passed; before it wrote, a heartbeat moved it."""
 
         async def case(bench: Bench) -> None:
             record = await bench.started("a", activities=0)
@@ -318,7 +315,7 @@ class AttemptRules(Rules):
         self.on_bench(case)
 
     def test_A1_a_failure_of_a_cancelled_attempt_ends_it_without_a_retry(self) -> None:
-        """The body fails while the request is stored: its worker reports RUNNING, the row is CANCELLED_RUNNING."""
+        """The request came while the body failed: its worker reports from RUNNING what is CANCELLED_RUNNING by now."""
 
         async def case(bench: Bench) -> None:
             record = await bench.started("a", activities=1)
@@ -345,7 +342,7 @@ REFERENCE = sha256(LARGE).hexdigest()
 
 
 def large_start(instance_id: str, given: bytes = LARGE, policy: IdPolicy = IdPolicy.IDEMPOTENT) -> Start:
-    """A start as a client makes it: the payload of its event is stored apart as well."""
+    """As a client makes it: the event's payload is in the side table, too."""
     payloads: list[LargePayload] = []
     begun = Started(time_ms=0, workflow="flow", version="", seed=1, input=Payload(msgspec.Raw(given)))
     event = msgspec.json.encode(offload(begun, payloads))
@@ -360,7 +357,7 @@ async def claim(bench: Bench) -> list[AttemptRecord]:
 
 
 class LargeInputRules(Rules):
-    """A payload above the inline limit is stored once for each instance, however many rows refer to it."""
+    """What is above the inline limit is stored once for each instance, however many rows name it."""
 
     def test_a_large_input_of_an_instance_is_stored_once_and_referenced_by_its_row(self) -> None:
         async def case(bench: Bench) -> None:

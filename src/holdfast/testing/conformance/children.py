@@ -1,4 +1,4 @@
-"""Rules of children: created with a turn of the parent, answered once, and closed with the parent (G4, G5, G11, C1)."""
+"""Children: created with a turn of their parent, answering it once, and what its end means (G4, G5, G11, C1)."""
 
 from typing import Any
 
@@ -54,7 +54,7 @@ def new_child(child: int, instance_id: str, **more: Any) -> NewChild:
     return NewChild(**(fields | more))
 
 
-async def family(bench: Bench, *children: NewChild) -> InstanceRecord:
+async def parent_with_children(bench: Bench, *children: NewChild) -> InstanceRecord:
     """A parent with these children."""
     parent = await bench.started("p", activities=0)
     check(applied(await bench.one(with_children(parent, *children))), "the turn was rejected")
@@ -62,8 +62,8 @@ async def family(bench: Bench, *children: NewChild) -> InstanceRecord:
 
 
 def with_children(parent: InstanceRecord, *children: NewChild, **more: Any) -> Turn:
-    """A turn that starts these children."""
-    return turn(parent, children=children, has_relatives=True, **more)
+    """A turn that starts them."""
+    return turn(parent, children=children, **more)
 
 
 async def begin(bench: Bench, instance_id: str) -> InstanceRecord:
@@ -75,17 +75,17 @@ async def begin(bench: Bench, instance_id: str) -> InstanceRecord:
 
 
 async def inbox(bench: Bench, record: InstanceRecord) -> list[HistoryEvent]:
-    """The messages in the inbox of an instance."""
+    """What waits for an instance."""
     return [decode_event(row.event) for row in (await bench.store.load(record.number, record.execution)).inbox]
 
 
 async def states(bench: Bench, *ids: str) -> list[str]:
-    """The states of these instances."""
+    """Where they are."""
     return [(await bench.instance(each)).state.value for each in ids]
 
 
 class ChildRules(Rules):
-    """Start, result, cancellation and end of children."""
+    """What every store must do about children."""
 
     def test_G11_a_child_is_created_with_the_turn_of_its_parent_or_not_at_all(self) -> None:
         async def case(bench: Bench) -> None:
@@ -111,19 +111,21 @@ class ChildRules(Rules):
     def test_G3_a_chosen_id_is_confirmed_and_one_that_is_taken_is_refused_without_losing_the_turn(self) -> None:
         async def case(bench: Bench) -> None:
             await bench.started("taken")
-            parent = await family(
+            parent = await parent_with_children(
                 bench, new_child(0, "mine", named=True), new_child(1, "taken", named=True), new_child(2, "taken")
             )
-            received = await inbox(bench, parent)
-            check([type(event) for event in received] == [ChildStarted, ChildRefused, ChildRefused])
-            check([event.child for event in received if isinstance(event, ChildStarted | ChildRefused)] == [0, 1, 2])
+            messages = await inbox(bench, parent)
+            check([type(event) for event in messages] == [ChildStarted, ChildRefused, ChildRefused])
+            check([event.child for event in messages if isinstance(event, ChildStarted | ChildRefused)] == [0, 1, 2])
             check((await bench.store.read_relatives(parent.number)).children == {InstanceState.REQUESTED: 1})
 
         self.on_bench(case)
 
     def test_G3_a_closed_child_of_an_earlier_instance_of_the_parents_id_is_superseded(self) -> None:
         async def case(bench: Bench) -> None:
-            first = await family(bench, new_child(0, "p/1/0"), new_child(1, "open", parent_close=ParentClose.ABANDON))
+            first = await parent_with_children(
+                bench, new_child(0, "p/1/0"), new_child(1, "open", parent_close=ParentClose.ABANDON)
+            )
             check(applied(await bench.one(closing(first, has_relatives=True))))
             before = await bench.instance("p/1/0")
             again = await bench.one(start("p", first=first_turn(ANNA, activities=0), policy=IdPolicy.REUSE))
@@ -133,14 +135,14 @@ class ChildRules(Rules):
             check(applied(await bench.one(turned)))
             after = await bench.instance("p/1/0")
             check(after.number != before.number and (await states(bench, "p/1/0")) == ["REQUESTED"])
-            received = await inbox(bench, await bench.instance("p"))
-            check([type(event) for event in received] == [ChildRefused], "one that is open keeps its id")
+            messages = await inbox(bench, await bench.instance("p"))
+            check([type(event) for event in messages] == [ChildRefused], "one that is open keeps its id")
 
         self.on_bench(case)
 
     def test_G5_every_end_of_a_child_is_delivered_to_its_parent_once_and_wakes_it(self) -> None:
         async def case(bench: Bench) -> None:
-            parent = await family(bench, *(new_child(number, f"p/1/{number}") for number in range(4)))
+            parent = await parent_with_children(bench, *(new_child(number, f"p/1/{number}") for number in range(4)))
             check(applied(await bench.one(Release(number=parent.number, owner=ANNA, fence=parent.fence))))
             done, failed = await begin(bench, "p/1/0"), await bench.instance("p/1/1")
             last = closing(done, has_relatives=True)
@@ -152,9 +154,9 @@ class ChildRules(Rules):
             check(applied(await bench.one(ended)))
             await bench.one(Terminate(id=InstanceId("p/1/2"), reason="enough"))
             await bench.one(Deliver(id=InstanceId("p/1/3"), event=CancelRequested(time_ms=0, reason="why")))
-            received = await inbox(bench, parent)
-            check([type(event) for event in received] == [ChildCompleted, ChildFailed, ChildStopped, ChildStopped])
-            stopped = [(each.child, each.state, each.reason) for each in received if isinstance(each, ChildStopped)]
+            messages = await inbox(bench, parent)
+            check([type(event) for event in messages] == [ChildCompleted, ChildFailed, ChildStopped, ChildStopped])
+            stopped = [(each.child, each.state, each.reason) for each in messages if isinstance(each, ChildStopped)]
             check(stopped == [(2, "TERMINATED", "enough"), (3, "CANCELLED", "why")])
             check("p" in await claimable(bench))
 
@@ -162,7 +164,7 @@ class ChildRules(Rules):
 
     def test_a_large_input_and_a_large_result_of_a_child_are_delivered_whole(self) -> None:
         async def case(bench: Bench) -> None:
-            parent = await family(bench, new_child(0, "p/1/0", input=LARGE))
+            parent = await parent_with_children(bench, new_child(0, "p/1/0", input=LARGE))
             child = await bench.instance("p/1/0")
             check(len(child.input) < len(LARGE) and LARGE in (await bench.store.read_payloads(child.number)).values())
             child = await begin(bench, "p/1/0")
@@ -171,8 +173,8 @@ class ChildRules(Rules):
                 state=InstanceState.COMPLETED, outcome=msgspec.json.encode(Payload(reference=reference))
             )
             check(applied(await bench.one(closing(child, close=close, has_relatives=True))))
-            received = (await inbox(bench, parent))[0]
-            check(isinstance(received, ChildCompleted) and received.result.reference == reference)
+            answer = (await inbox(bench, parent))[0]
+            check(isinstance(answer, ChildCompleted) and answer.result.reference == reference)
             check((await bench.store.read_payloads(parent.number))[reference] == LARGE)
 
         self.on_bench(case)
@@ -180,7 +182,7 @@ class ChildRules(Rules):
     def test_G4_an_answer_to_an_old_execution_or_a_closed_parent_is_dropped(self) -> None:
         async def case(bench: Bench) -> None:
             free = {"parent_close": ParentClose.ABANDON}
-            parent = await family(bench, new_child(0, "p/1/0", **free), new_child(1, "p/1/1", **free))
+            parent = await parent_with_children(bench, new_child(0, "p/1/0", **free), new_child(1, "p/1/1", **free))
             child, other = await begin(bench, "p/1/0"), await bench.instance("p/1/1")
             check(applied(await bench.one(closing(child, has_relatives=True))), "its answer waits, unread")
             check(applied(await bench.one(continuing(parent, has_relatives=True))))
@@ -192,7 +194,7 @@ class ChildRules(Rules):
 
     def test_G4_a_child_that_continued_as_new_answers_with_its_last_execution(self) -> None:
         async def case(bench: Bench) -> None:
-            parent = await family(bench, new_child(0, "p/1/0"))
+            parent = await parent_with_children(bench, new_child(0, "p/1/0"))
             child = await begin(bench, "p/1/0")
             check(applied(await bench.one(continuing(child, has_relatives=True))))
             check(await inbox(bench, parent) == [], "it has not ended")
@@ -201,20 +203,31 @@ class ChildRules(Rules):
 
         self.on_bench(case)
 
+    def test_G11_a_turn_that_does_not_end_writes_its_children_without_has_relatives(self) -> None:
+        async def case(bench: Bench) -> None:
+            parent = await bench.started("p", activities=0)
+            started = (new_child(0, "p/1/0"), new_child(1, "p/1/1"))
+            check(applied(await bench.one(turn(parent, children=started, has_relatives=False))))
+            check(await states(bench, "p/1/0", "p/1/1") == ["REQUESTED", "REQUESTED"])
+            cancelled = (CancelChild(child=0, reason="enough"),)
+            again = await bench.instance("p")
+            check(applied(await bench.one(turn(again, children_cancelled=cancelled, has_relatives=False))))
+            check(await states(bench, "p/1/0", "p/1/1") == ["CANCELLED", "REQUESTED"])
+
+        self.on_bench(case)
+
     def test_A9_a_turn_cancels_its_own_children(self) -> None:
         async def case(bench: Bench) -> None:
-            parent = await family(bench, new_child(0, "p/1/0"), new_child(1, "p/1/1"))
-            await bench.one(
-                turn(parent, children_cancelled=(CancelChild(child=1, reason="unbegun"),), has_relatives=True)
-            )
+            parent = await parent_with_children(bench, new_child(0, "p/1/0"), new_child(1, "p/1/1"))
+            await bench.one(turn(parent, children_cancelled=(CancelChild(child=1, reason="unbegun"),)))
             check(await states(bench, "p/1/0", "p/1/1") == ["REQUESTED", "CANCELLED"])
             child = await begin(bench, "p/1/0")
             asks = (CancelChild(child=0, reason="enough"), CancelChild(child=0, reason="twice"), CancelChild(child=7))
             check(
                 applied(await bench.one(turn(await bench.instance("p"), children_cancelled=asks, has_relatives=True)))
             )
-            received = await inbox(bench, child)
-            check([each.reason for each in received if isinstance(each, CancelRequested)] == ["enough"])
+            messages = await inbox(bench, child)
+            check([each.reason for each in messages if isinstance(each, CancelRequested)] == ["enough"])
             check(await states(bench, "p/1/0") == ["CANCEL_REQUESTED"])
 
         self.on_bench(case)
@@ -222,7 +235,7 @@ class ChildRules(Rules):
     def test_A9_the_end_of_a_parent_closes_its_children_by_their_policies_in_one_commit(self) -> None:
         async def case(bench: Bench) -> None:
             children = [new_child(at, f"p/1/{at}", parent_close=policy) for at, policy in enumerate(ParentClose)]
-            parent = await family(bench, *children)
+            parent = await parent_with_children(bench, *children)
             await begin(bench, "p/1/0")
             for each in ("p/1/1", "p/1/2"):
                 check(applied(await bench.one(turn(await bench.instance(each)))), "its first turn was rejected")
@@ -236,7 +249,7 @@ class ChildRules(Rules):
 
     def test_A9_a_termination_ends_the_whole_tree_and_children_that_were_cancelled(self) -> None:
         async def case(bench: Bench) -> None:
-            await family(bench, new_child(0, "p/1/0"))
+            await parent_with_children(bench, new_child(0, "p/1/0"))
             child = await begin(bench, "p/1/0")
             grandchildren = (new_child(0, "p/1/0/1/0"), new_child(1, "free", parent_close=ParentClose.ABANDON))
             check(applied(await bench.one(with_children(child, *grandchildren))))
@@ -250,7 +263,7 @@ class ChildRules(Rules):
 
     def test_A9_a_cancelled_child_cleans_up_when_its_parent_completes(self) -> None:
         async def case(bench: Bench) -> None:
-            parent = await family(bench, new_child(0, "p/1/0"))
+            parent = await parent_with_children(bench, new_child(0, "p/1/0"))
             await begin(bench, "p/1/0")
             asked = (CancelChild(child=0),)
             check(applied(await bench.one(closing(parent, has_relatives=True, children_cancelled=asked))))
@@ -262,7 +275,7 @@ class ChildRules(Rules):
     def test_C1_children_that_one_commit_leaves_open_are_closed_by_any_worker(self) -> None:
         async def case(bench: Bench) -> None:
             count = 1_100
-            parent = await family(bench, *(new_child(at, f"p/1/{at}") for at in range(count)))
+            parent = await parent_with_children(bench, *(new_child(at, f"p/1/{at}") for at in range(count)))
             check(applied(await bench.one(closing(parent, has_relatives=True))))
             left = (await bench.store.read_relatives(parent.number)).children
             check(0 < left.get(InstanceState.REQUESTED, 0) < count, "one commit is bounded")

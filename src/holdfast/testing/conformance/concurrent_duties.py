@@ -34,7 +34,7 @@ from holdfast.testing.conformance.bench import (
     start,
     turn,
 )
-from holdfast.testing.conformance.children import family, new_child
+from holdfast.testing.conformance.children import new_child, parent_with_children
 from holdfast.testing.conformance.deadlines import LIMIT_MS, limited
 from holdfast.testing.conformance.queries import LATER_MS, ask
 
@@ -153,7 +153,7 @@ class ConcurrentDutyRules(Rules):
         async def case(both: Both) -> None:
             here = both[0]
             count = 1_050
-            parent = await family(here, *(new_child(at, f"p/1/{at}") for at in range(count)))
+            parent = await parent_with_children(here, *(new_child(at, f"p/1/{at}") for at in range(count)))
             check(applied(await here.one(closing(parent, has_relatives=True))))
             left = (await here.store.read_relatives(parent.number)).children.get(InstanceState.REQUESTED, 0)
             check(left > 0, "one commit is bounded")
@@ -263,14 +263,16 @@ async def _lost_by(
     numbers = [(await here.started(f"{key}-{each}", owner=key)).number for each in range(COUNT)]
     culprit = numbers[0] if not first.is_clean else None
     first, second = (
-        msgspec.structs.replace(lose, key=key, culprit=None if lose.unexplained else culprit)
-        for lose in (first, second)
+        msgspec.structs.replace(mark_lost, key=key, culprit=None if mark_lost.unexplained else culprit)
+        for mark_lost in (first, second)
     )
     if is_flipped:
         check(applied(await here.one(first)))
         await _until_nothing_is_left(both[1], second)
     else:
-        doing = [_until_nothing_is_left(bench, lose) for bench, lose in zip(both, (first, second), strict=True)]
+        doing = [
+            _until_nothing_is_left(bench, mark_lost) for bench, mark_lost in zip(both, (first, second), strict=True)
+        ]
         await asyncio.gather(*doing)
     claimed = await here.one(ClaimInstances(owner=BERT, workflows=("flow",), limit=COUNT))
     losses = {each.number: each.losses for each in claimed.instances} if isinstance(claimed, ClaimedInstances) else {}

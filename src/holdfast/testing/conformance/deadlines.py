@@ -1,4 +1,4 @@
-"""Rules of deadlines: any worker enforces them, once, and not early (A9, C1)."""
+"""Deadlines of instances: acted upon by anyone, once, and not before their time (A9, C1)."""
 
 from holdfast.core.deadlines import Deadline, DeadlineVerdict
 from holdfast.core.history import CancelRequested, ChildFailed, DeadlinePassed, Started, decode_event, decode_events
@@ -23,7 +23,7 @@ async def limited(bench: Bench, instance_id: str = "a", deadline: Deadline = LIM
 
 
 async def expire(bench: Bench, record: InstanceRecord) -> DeadlineVerdict | None:
-    """Enforce the deadline; None if the store rejects that."""
+    """Act upon the deadline; None if it was refused."""
     outcome: Outcome = await bench.one(Expire(number=record.number))
     check(isinstance(outcome, Expired | Rejected), f"unexpected: {outcome}")
     return outcome.verdict if isinstance(outcome, Expired) else None
@@ -34,7 +34,7 @@ async def due(bench: Bench) -> list[InstanceNumber]:
 
 
 class DeadlineRules(Rules):
-    """Deadlines, grace periods, and the deadlines of children."""
+    """What a store does about deadlines."""
 
     def test_C1_a_deadline_counts_from_the_start_and_can_be_read(self) -> None:
         async def case(bench: Bench) -> None:
@@ -46,7 +46,7 @@ class DeadlineRules(Rules):
             wake = await bench.store.next_due_ms(workflows=(), queues=(), names=())
             check(wake == began_ms + LIMIT_MS, "every worker wakes for it, whatever it can run")
             bench.clock.now_ms += LIMIT_MS - 1
-            check(await due(bench) == [] and await expire(bench, record) is None, "a deadline was enforced too early")
+            check(await due(bench) == [] and await expire(bench, record) is None, "it is acted upon too early")
             bench.clock.now_ms += 1
             check(await due(bench) == [record.number])
             check(await expire(bench, free) is None, "one without a deadline is never overdue")
@@ -58,7 +58,7 @@ class DeadlineRules(Rules):
             record = await limited(bench)
             bench.clock.now_ms += LIMIT_MS + 70  # maintenance runs later
             check(await expire(bench, record) is DeadlineVerdict.ASK)
-            check(await expire(bench, record) is None and await due(bench) == [], "a deadline was enforced twice")
+            check(await expire(bench, record) is None and await due(bench) == [], "once is enough")
             check((await bench.instance("a")).state is InstanceState.CANCEL_REQUESTED)
             inbox = [decode_event(row.event) for row in (await bench.store.load(record.number, 1)).inbox]
             check(len(inbox) == 1)
@@ -131,7 +131,7 @@ class DeadlineRules(Rules):
         async def case(bench: Bench) -> None:
             await bench.one(start("unset"))
             await bench.one(start("none", deadline=Deadline(None)))
-            limited_one = await limited(bench, "set")
+            limited_start = await limited(bench, "set")
             bench.clock.now_ms += 10
             for instance_id, is_news in (("unset", True), ("unset", False), ("none", False), ("set", False)):
                 number = (await bench.instance(instance_id)).number
@@ -140,8 +140,8 @@ class DeadlineRules(Rules):
             unset = await bench.instance("unset")
             deadline = await bench.store.read_deadline(unset.number)
             check(deadline is not None and deadline.at_ms == unset.created_at_ms + 7, "it counts from the start")
-            kept = await bench.store.read_deadline(limited_one.number)
-            check(kept is not None and kept.at_ms == limited_one.created_at_ms + LIMIT_MS)
+            kept = await bench.store.read_deadline(limited_start.number)
+            check(kept is not None and kept.at_ms == limited_start.created_at_ms + LIMIT_MS)
             check(await bench.store.read_deadline((await bench.instance("none")).number) is None)
 
         self.on_bench(case)
@@ -152,8 +152,8 @@ class DeadlineRules(Rules):
             children = (new_child(0, "p/1/0", deadline=Deadline(7)), new_child(1, "p/1/1"))
             check(applied(await bench.one(with_children(parent, *children))))
             child = await bench.instance("p/1/0")
-            stored = await bench.store.read_deadline(child.number)
-            check(stored is not None and stored.at_ms == child.created_at_ms + 7)
+            deadline = await bench.store.read_deadline(child.number)
+            check(deadline is not None and deadline.at_ms == child.created_at_ms + 7)
             bench.clock.now_ms += 7
             check(await expire(bench, child) is DeadlineVerdict.END)
             inbox = [decode_event(row.event) for row in (await bench.store.load(parent.number, 1)).inbox]

@@ -276,7 +276,7 @@ class InstanceRules(Rules):
 
     def test_G7_reads_of_unknown_instances_are_empty(self) -> None:
         async def case(bench: Bench) -> None:
-            check(await bench.store.find_instance(InstanceId("nobody")) is None)
+            check(await bench.store.find_instance(InstanceId("missing")) is None)
             loaded = await bench.store.load(InstanceNumber(77), 1)
             check(not loaded.history and not loaded.inbox)
 

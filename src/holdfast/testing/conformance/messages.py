@@ -1,4 +1,4 @@
-"""Rules of messages from outside: events are stored, counted and delivered once (G6, G7); cancel requests (A9)."""
+"""Messages from outside: events that are kept, counted and taken once (G6, G7), and requests to end (A9)."""
 
 import msgspec
 
@@ -37,12 +37,12 @@ def event(instance_id: str, name: str = "go", *, message_id: str = "") -> Delive
 
 
 def cancel(instance_id: str, reason: str = "") -> Deliver:
-    """A cancel request."""
+    """A request to end."""
     return Deliver(id=InstanceId(instance_id), event=CancelRequested(time_ms=0, reason=reason))
 
 
-async def verdict_on(bench: Bench, message: Deliver) -> EventVerdict:
-    """Deliver a message to an instance that exists, and return the verdict."""
+async def deliver(bench: Bench, message: Deliver) -> EventVerdict:
+    """Commits a message for an existing instance, and returns the verdict."""
     outcome = await bench.one(message)
     check(isinstance(outcome, Delivered), f"it was not delivered: {outcome}")
     return outcome.verdict if isinstance(outcome, Delivered) else EventVerdict.UNKNOWN
@@ -58,7 +58,7 @@ async def waiting(bench: Bench, instance_id: str, *names: str) -> InstanceRecord
 async def refuses_to_close_unread(bench: Bench, message: Deliver) -> None:
     """A turn that closes is rejected as a whole: the instance stays open, and the message stays in its inbox."""
     record = await waiting(bench, message.id, "go")
-    check(await verdict_on(bench, message) is EventVerdict.DELIVER)
+    check(await deliver(bench, message) is EventVerdict.DELIVER)
     [row] = await bench.store.peek_inbox(record.number, 10)
     refused = await bench.one(closing(record, read_to=row.row - 1))
     check(isinstance(refused, Rejected), f"it was closed: {refused}")
@@ -70,7 +70,7 @@ async def refuses_to_close_unread(bench: Bench, message: Deliver) -> None:
 
 
 async def claimable(bench: Bench) -> list[str]:
-    """The ids of the instances that the other worker can claim."""
+    """Whom the other worker gets."""
     outcome = await bench.one(ClaimInstances(owner=BERT, workflows=("flow",), limit=10))
     return [each.id for each in outcome.instances] if isinstance(outcome, ClaimedInstances) else []
 
@@ -79,13 +79,13 @@ class MessageRules(Rules):
     """G6, G7 and the cancel part of A9."""
 
     def test_G6_an_inbox_can_be_read_without_owning_the_instance(self) -> None:
-        """Events without an open wait, in their order; reading consumes none."""
+        """Events that no wait is open for, in their order; a look takes nothing."""
 
         async def case(bench: Bench) -> None:
             record = await waiting(bench, "a", "go")
             await waiting(bench, "other", "go")
             for name in ("one", "two", "three"):
-                await verdict_on(bench, event("a", name))
+                await deliver(bench, event("a", name))
             for _ in range(2):
                 found = [decode_event(row.event) for row in await bench.store.peek_inbox(record.number, 2)]
                 check([each.name for each in found if isinstance(each, EventReceived)] == ["one", "two"])
@@ -97,9 +97,9 @@ class MessageRules(Rules):
         async def case(bench: Bench) -> None:
             record = await waiting(bench, "a", "go")
             check(applied(await bench.one(Release(number=record.number, owner=ANNA, fence=record.fence))))
-            check(await verdict_on(bench, event("a", "other")) is EventVerdict.KEEP)
+            check(await deliver(bench, event("a", "other")) is EventVerdict.KEEP)
             check(await claimable(bench) == [], "an event that is not awaited wakes no instance")
-            check(await verdict_on(bench, event("a", "go")) is EventVerdict.DELIVER)
+            check(await deliver(bench, event("a", "go")) is EventVerdict.DELIVER)
             check(await claimable(bench) == ["a"])
             loaded = await bench.store.load(record.number, 1)
             names = [decode_events(b"[" + row.event + b"]")[0] for row in loaded.inbox]
@@ -110,11 +110,11 @@ class MessageRules(Rules):
     def test_G6_events_that_are_not_awaited_do_not_make_a_released_instance_claimable(self) -> None:
         async def case(bench: Bench) -> None:
             record = await waiting(bench, "a", "go")
-            check(await verdict_on(bench, event("a", "other")) is EventVerdict.KEEP)
+            check(await deliver(bench, event("a", "other")) is EventVerdict.KEEP)
             check(applied(await bench.one(Release(number=record.number, owner=ANNA, fence=record.fence))))
             check(await claimable(bench) == [])
             record = await waiting(bench, "b", "go")
-            check(await verdict_on(bench, event("b", "go")) is EventVerdict.DELIVER)
+            check(await deliver(bench, event("b", "go")) is EventVerdict.DELIVER)
             check(applied(await bench.one(Release(number=record.number, owner=ANNA, fence=record.fence))))
             check(await claimable(bench) == ["b"])
 
@@ -125,30 +125,30 @@ class MessageRules(Rules):
             record = await bench.started("a")
             rules = Mailbox(EventPolicy.MAILBOX, 1)
             check(applied(await bench.one(turn(record, mailbox=rules))))
-            check(await verdict_on(bench, event("a", message_id="one")) is EventVerdict.KEEP)
-            check(await verdict_on(bench, event("a", message_id="one")) is EventVerdict.DUPLICATE)
-            check(await verdict_on(bench, event("a", message_id="two")) is EventVerdict.MAILBOX_FULL)
+            check(await deliver(bench, event("a", message_id="one")) is EventVerdict.KEEP)
+            check(await deliver(bench, event("a", message_id="one")) is EventVerdict.DUPLICATE)
+            check(await deliver(bench, event("a", message_id="two")) is EventVerdict.MAILBOX_FULL)
             record = await bench.instance("a")
             row = (await bench.store.load(record.number, 1)).inbox[0].row
             check(applied(await bench.one(turn(record, consumed=(row,), events_taken=1))))
-            check(await verdict_on(bench, event("a", message_id="two")) is EventVerdict.KEEP, "there is room again")
-            check(await verdict_on(bench, event("a", message_id="one")) is EventVerdict.DUPLICATE, "it was read before")
+            check(await deliver(bench, event("a", message_id="two")) is EventVerdict.KEEP, "there is room again")
+            check(await deliver(bench, event("a", message_id="one")) is EventVerdict.DUPLICATE, "it was read before")
 
         self.on_bench(case)
 
     def test_G6_an_event_id_that_a_turn_set_aside_is_delivered_again(self) -> None:
         async def case(bench: Bench) -> None:
             record = await bench.started("a")
-            check(await verdict_on(bench, event("a", message_id="one")) is EventVerdict.KEEP)
-            check(await verdict_on(bench, event("a", message_id="two")) is EventVerdict.KEEP)
+            check(await deliver(bench, event("a", message_id="one")) is EventVerdict.KEEP)
+            check(await deliver(bench, event("a", message_id="two")) is EventVerdict.KEEP)
             rows = tuple(row.row for row in (await bench.store.load(record.number, 1)).inbox)
             aside = turn(record, consumed=rows, events_taken=2, ids_set_aside=("one",))
             check(isinstance(await bench.one(msgspec.structs.replace(aside, turn=7)), Rejected))
-            check(await verdict_on(bench, event("a", message_id="one")) is EventVerdict.DUPLICATE, "it is still unread")
+            check(await deliver(bench, event("a", message_id="one")) is EventVerdict.DUPLICATE, "it is still unread")
             check(applied(await bench.one(aside)))
-            check(await verdict_on(bench, event("a", message_id="two")) is EventVerdict.DUPLICATE, "it was read before")
-            check(await verdict_on(bench, event("a", message_id="one")) is EventVerdict.KEEP)
-            check(await verdict_on(bench, event("a", message_id="one")) is EventVerdict.DUPLICATE)
+            check(await deliver(bench, event("a", message_id="two")) is EventVerdict.DUPLICATE, "it was read before")
+            check(await deliver(bench, event("a", message_id="one")) is EventVerdict.KEEP)
+            check(await deliver(bench, event("a", message_id="one")) is EventVerdict.DUPLICATE)
 
         self.on_bench(case)
 
@@ -157,8 +157,8 @@ class MessageRules(Rules):
             record = await bench.started("a")
             rules = Mailbox(EventPolicy.DROP_UNSUBSCRIBED, 10)
             check(applied(await bench.one(turn(record, mailbox=rules, waits=("go",)))))
-            check(await verdict_on(bench, event("a", "other", message_id="x")) is EventVerdict.DROP_UNSUBSCRIBED)
-            check(await verdict_on(bench, event("a", "go")) is EventVerdict.DELIVER)
+            check(await deliver(bench, event("a", "other", message_id="x")) is EventVerdict.DROP_UNSUBSCRIBED)
+            check(await deliver(bench, event("a", "go")) is EventVerdict.DELIVER)
             check(len((await bench.store.load(record.number, 1)).inbox) == 1)
 
         self.on_bench(case)
@@ -183,13 +183,13 @@ class MessageRules(Rules):
         self.on_bench(case)
 
     def test_G14_other_messages_do_not_reject_a_closing_turn(self) -> None:
-        """The end of the instance fulfils a cancel request; messages for another instance do not count."""
+        """A request to end is met by the end; messages for another instance do not count."""
 
         async def case(bench: Bench) -> None:
             record = await waiting(bench, "a", "go")
             await waiting(bench, "other", "go")
-            await verdict_on(bench, event("other", "go"))
-            await verdict_on(bench, cancel("a"))
+            await deliver(bench, event("other", "go"))
+            await deliver(bench, cancel("a"))
             check(applied(await bench.one(closing(record, read_to=0))), "the turn was rejected")
 
         self.on_bench(case)
@@ -197,7 +197,7 @@ class MessageRules(Rules):
     def test_G14_a_turn_without_read_to_closes_whatever_is_in_the_inbox(self) -> None:
         async def case(bench: Bench) -> None:
             record = await waiting(bench, "a", "go")
-            await verdict_on(bench, event("a", "go"))
+            await deliver(bench, event("a", "go"))
             check(applied(await bench.one(closing(record))), "the turn was rejected")
             check(await bench.store.peek_inbox(record.number, 10) == [], "the inbox of a closed instance is empty")
 
@@ -207,9 +207,9 @@ class MessageRules(Rules):
         async def case(bench: Bench) -> None:
             record = await bench.started("a", activities=0)
             check(applied(await bench.one(closing(record))))
-            check(await verdict_on(bench, event("a")) is EventVerdict.CLOSED)
-            check(await verdict_on(bench, cancel("a")) is EventVerdict.CLOSED)
-            check(isinstance(await bench.one(event("nobody")), Rejected))
+            check(await deliver(bench, event("a")) is EventVerdict.CLOSED)
+            check(await deliver(bench, cancel("a")) is EventVerdict.CLOSED)
+            check(isinstance(await bench.one(event("missing")), Rejected))
             check((await bench.store.load(record.number, 1)).inbox == [])
 
         self.on_bench(case)
@@ -220,7 +220,7 @@ class MessageRules(Rules):
             stale = turn(sender, turn=7, sent=(event("target", message_id="never"),))
             check(isinstance(await bench.one(stale), Rejected))
             check((await bench.store.load(target.number, 1)).inbox == [])
-            sent = (event("target", message_id="one"), event("nobody", message_id="two"))
+            sent = (event("target", message_id="one"), event("missing", message_id="two"))
             check(
                 applied(await bench.one(turn(sender, sent=sent))),
                 "an unknown target does not reject it",
@@ -232,8 +232,8 @@ class MessageRules(Rules):
     def test_A9_a_cancel_changes_the_state_and_is_put_into_the_inbox_once(self) -> None:
         async def case(bench: Bench) -> None:
             record = await bench.started("a")
-            check(await verdict_on(bench, cancel("a", "enough")) is EventVerdict.DELIVER)
-            check(await verdict_on(bench, cancel("a", "again")) is EventVerdict.DUPLICATE)
+            check(await deliver(bench, cancel("a", "enough")) is EventVerdict.DELIVER)
+            check(await deliver(bench, cancel("a", "again")) is EventVerdict.DUPLICATE)
             check((await bench.instance("a")).state is InstanceState.CANCEL_REQUESTED)
             inbox = (await bench.store.load(record.number, 1)).inbox
             check(len(inbox) == 1 and b"enough" in inbox[0].event)
@@ -247,7 +247,7 @@ class MessageRules(Rules):
             block = Block(number=parked.number, owner=ANNA, fence=parked.fence, reason="no", build="one")
             check(applied(await bench.one(block)))
             for instance_id in ("unbegun", "parked"):
-                check(await verdict_on(bench, cancel(instance_id, "enough")) is EventVerdict.DELIVER)
+                check(await deliver(bench, cancel(instance_id, "enough")) is EventVerdict.DELIVER)
                 closed = await bench.instance(instance_id)
                 check(closed.state is InstanceState.CANCELLED and closed.closed_at_ms is not None)
                 history = await bench.store.read_history(closed.number, 1)
@@ -258,7 +258,7 @@ class MessageRules(Rules):
     def test_A9_a_message_is_deleted_with_its_closed_instance(self) -> None:
         async def case(bench: Bench) -> None:
             record = await bench.started("a", activities=0)
-            check(await verdict_on(bench, event("a")) is EventVerdict.KEEP)
+            check(await deliver(bench, event("a")) is EventVerdict.KEEP)
             check(applied(await bench.one(closing(record))))
             check(not (await bench.store.load(record.number, 1)).inbox)
 

@@ -103,13 +103,13 @@ class StaleWorkerRules(Rules):
             before = await _rows(bench, record)
             bench.clock.now_ms += 1
             for at_deadline in (True, False):
-                lose = MarkWorkerLost(key=ANNA, at_deadline=at_deadline, limit=EVERYTHING)
-                check(await bench.one(lose) == Applied(changed=0), "nothing is in the lost worker's name any more")
+                mark_lost = MarkWorkerLost(key=ANNA, at_deadline=at_deadline, limit=EVERYTHING)
+                check(await bench.one(mark_lost) == Applied(changed=0), "nothing is in the lost worker's name any more")
             for member in (*(_expiry(bench, each) for each in stale), *(_loss(bench, each) for each in stale)):
                 check(isinstance(await bench.one(member), Rejected), f"{member} was taken")
             for owner in (ANNA, BERT):
-                disown = ReleaseUnknown(owner=owner, attempts=tuple(held.attempts), instances=tuple(held.instances))
-                check(await bench.one(disown) in (Applied(changed=0), _refused(ANNA)))
+                release = ReleaseUnknown(owner=owner, attempts=tuple(held.attempts), instances=tuple(held.instances))
+                check(await bench.one(release) in (Applied(changed=0), _refused(ANNA)))
             check(await _rows(bench, record) == before)
             for each in taken:
                 check(applied(await bench.one(_completed(each))))

@@ -126,7 +126,7 @@ class TerminationRules(Rules):
             again = await bench.one(terminate("a", "too late"))
             check(again == TerminatedInstance(instance=closed, was_open=False))
             check(await bench.instance("a") == closed)
-            check(isinstance(await bench.one(terminate("nobody")), Rejected))
+            check(isinstance(await bench.one(terminate("missing")), Rejected))
 
         self.on_bench(case)
 

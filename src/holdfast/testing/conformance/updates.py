@@ -1,4 +1,4 @@
-"""Rules of updates: accepted once by their id, answered in the commit of the turn, kept after the end (G5, G7, G11)."""
+"""Updates: taken once by their id, answered with the turn that took them, kept with their instance (G5, G7, G11)."""
 
 import msgspec
 
@@ -11,7 +11,7 @@ from holdfast.storage.members.outcomes import Rejected
 from holdfast.storage.members.turns import NextExecution, UpdateAnswer
 from holdfast.storage.records import Fence, InstanceId, InstanceRecord
 from holdfast.testing.conformance.bench import ANNA, Bench, Rules, applied, check, closing, start, turn
-from holdfast.testing.conformance.messages import claimable, refuses_to_close_unread, verdict_on
+from holdfast.testing.conformance.messages import claimable, deliver, refuses_to_close_unread
 
 
 def update(instance_id: str, update_id: str = "one", *, name: str = "add", data: bytes = b"1") -> Deliver:
@@ -26,7 +26,7 @@ def answer(state: UpdateState, update_id: str = "one", data: bytes | None = b"1"
 
 
 async def state_of(bench: Bench, record: InstanceRecord, update_id: str = "one") -> UpdateState | None:
-    """The state of an update."""
+    """How far an update has come."""
     row = await bench.store.read_update(record.number, update_id)
     return None if row is None else row.state
 
@@ -38,7 +38,7 @@ async def inbox(bench: Bench, record: InstanceRecord) -> list[int]:
 
 
 class UpdateRules(Rules):
-    """Delivery, answers and expiry of updates."""
+    """What becomes of an update."""
 
     def test_G14_a_turn_does_not_close_before_its_owner_has_read_the_updates(self) -> None:
         async def case(bench: Bench) -> None:
@@ -51,8 +51,8 @@ class UpdateRules(Rules):
             record = await bench.started("a")
             await bench.started("other")
             for name in ("two", "one", "three"):
-                await verdict_on(bench, update("a", name))
-            await verdict_on(bench, update("other", "four"))
+                await deliver(bench, update("a", name))
+            await deliver(bench, update("other", "four"))
             found = await bench.store.read_updates(record.number, 2)
             check([(row.id, row.state) for row in found] == [("one", UpdateState.ASKED), ("three", UpdateState.ASKED)])
             check(len(await bench.store.read_updates(record.number, 10)) == len(("one", "two", "three")))
@@ -62,10 +62,10 @@ class UpdateRules(Rules):
     def test_G3_an_update_id_with_another_content_is_a_conflict(self) -> None:
         async def case(bench: Bench) -> None:
             record = await bench.started("a")
-            check(await verdict_on(bench, update("a")) is EventVerdict.DELIVER)
-            check(await verdict_on(bench, update("a")) is EventVerdict.DUPLICATE)
-            check(await verdict_on(bench, update("a", data=b"2")) is EventVerdict.CONFLICT)
-            check(await verdict_on(bench, update("a", name="take")) is EventVerdict.CONFLICT)
+            check(await deliver(bench, update("a")) is EventVerdict.DELIVER)
+            check(await deliver(bench, update("a")) is EventVerdict.DUPLICATE)
+            check(await deliver(bench, update("a", data=b"2")) is EventVerdict.CONFLICT)
+            check(await deliver(bench, update("a", name="take")) is EventVerdict.CONFLICT)
             check(len(await inbox(bench, record)) == 1)
 
         self.on_bench(case)
@@ -77,7 +77,7 @@ class UpdateRules(Rules):
             for instance_id, waits, is_claimable in (("a", ("",), False), ("b", ("go",), True)):
                 record = await bench.started(instance_id, activities=0)
                 check(applied(await bench.one(turn(record, waits=waits))))
-                check(await verdict_on(bench, update(instance_id)) is EventVerdict.DELIVER)
+                check(await deliver(bench, update(instance_id)) is EventVerdict.DELIVER)
                 check(applied(await bench.one(Release(number=record.number, owner=ANNA, fence=record.fence))))
                 at_ms = (await bench.instance(instance_id)).claimable_at_ms
                 check((at_ms is not None) == is_claimable)
@@ -89,7 +89,7 @@ class UpdateRules(Rules):
             record = await bench.started("a")
             check(applied(await bench.one(Release(number=record.number, owner=ANNA, fence=record.fence))))
             check(await claimable(bench) == [])
-            check(await verdict_on(bench, update("a")) is EventVerdict.DELIVER)
+            check(await deliver(bench, update("a")) is EventVerdict.DELIVER)
             check(await state_of(bench, record) is UpdateState.ASKED)
             check(await claimable(bench) == ["a"])
             check(len(await inbox(bench, record)) == 1)
@@ -99,7 +99,7 @@ class UpdateRules(Rules):
     def test_G5_a_waiting_update_makes_a_released_instance_claimable(self) -> None:
         async def case(bench: Bench) -> None:
             record = await bench.started("a")
-            check(await verdict_on(bench, update("a")) is EventVerdict.DELIVER)
+            check(await deliver(bench, update("a")) is EventVerdict.DELIVER)
             check(applied(await bench.one(Release(number=record.number, owner=ANNA, fence=record.fence))))
             check(await claimable(bench) == ["a"])
 
@@ -109,14 +109,14 @@ class UpdateRules(Rules):
         async def case(bench: Bench) -> None:
             record = await bench.started("a")
             other = await bench.started("b")
-            check(await verdict_on(bench, update("a")) is EventVerdict.DELIVER)
-            check(await verdict_on(bench, update("a")) is EventVerdict.DUPLICATE)
-            check(await verdict_on(bench, update("b")) is EventVerdict.DELIVER, "another instance has its own ids")
+            check(await deliver(bench, update("a")) is EventVerdict.DELIVER)
+            check(await deliver(bench, update("a")) is EventVerdict.DUPLICATE)
+            check(await deliver(bench, update("b")) is EventVerdict.DELIVER, "another instance has its own ids")
             rows = await inbox(bench, record)
             check(len(rows) == 1 and len(await inbox(bench, other)) == 1)
             done = turn(record, consumed=tuple(rows), answers=answer(UpdateState.DONE))
             check(applied(await bench.one(done)))
-            check(await verdict_on(bench, update("a")) is EventVerdict.DUPLICATE)
+            check(await deliver(bench, update("a")) is EventVerdict.DUPLICATE)
             check(await inbox(bench, record) == [])
 
         self.on_bench(case)
@@ -124,7 +124,7 @@ class UpdateRules(Rules):
     def test_G11_an_answer_commits_with_its_turn_and_once(self) -> None:
         async def case(bench: Bench) -> None:
             record = await bench.started("a")
-            check(await verdict_on(bench, update("a")) is EventVerdict.DELIVER)
+            check(await deliver(bench, update("a")) is EventVerdict.DELIVER)
             stale = turn(record, fence=Fence(record.fence + 1), answers=answer(UpdateState.DONE))
             check(isinstance(await bench.one(stale), Rejected))
             check(await state_of(bench, record) is UpdateState.ASKED)
@@ -145,13 +145,13 @@ class UpdateRules(Rules):
     def test_G9_a_rejection_leaves_no_turn_and_the_id_may_be_sent_again(self) -> None:
         async def case(bench: Bench) -> None:
             record = await bench.started("a")
-            check(await verdict_on(bench, update("a")) is EventVerdict.DELIVER)
+            check(await deliver(bench, update("a")) is EventVerdict.DELIVER)
             rows = tuple(await inbox(bench, record))
             refused = turn(record, events=b"", consumed=rows, answers=answer(UpdateState.REJECTED))
             check(applied(await bench.one(refused)))
             check((await bench.instance("a")).turn == record.turn)
             check(await state_of(bench, record) is UpdateState.REJECTED)
-            check(await verdict_on(bench, update("a")) is EventVerdict.DELIVER)
+            check(await deliver(bench, update("a")) is EventVerdict.DELIVER)
             row = await bench.store.read_update(record.number, "one")
             check(row is not None and row.state is UpdateState.ASKED and row.answer is None)
             check(len(await inbox(bench, record)) == 1)
@@ -161,24 +161,24 @@ class UpdateRules(Rules):
     def test_G7_an_update_for_a_closed_or_unknown_instance_is_refused(self) -> None:
         async def case(bench: Bench) -> None:
             record = await bench.started("a", activities=0)
-            check(await verdict_on(bench, update("a", "before")) is EventVerdict.DELIVER)
+            check(await deliver(bench, update("a", "before")) is EventVerdict.DELIVER)
             rows = tuple(await inbox(bench, record))
             check(applied(await bench.one(turn(record, consumed=rows, answers=answer(UpdateState.DONE, "before")))))
-            check(await verdict_on(bench, update("a", "late")) is EventVerdict.DELIVER)
+            check(await deliver(bench, update("a", "late")) is EventVerdict.DELIVER)
             check(applied(await bench.one(closing(await bench.instance("a")))))
             check(await state_of(bench, record, "late") is None, "a closed instance takes no update")
             check(await state_of(bench, record, "before") is UpdateState.DONE)
-            check(await verdict_on(bench, update("a", "new")) is EventVerdict.CLOSED)
-            check(await verdict_on(bench, update("a", "late")) is EventVerdict.CLOSED)
-            check(await verdict_on(bench, update("a", "before")) is EventVerdict.DUPLICATE)
-            check(isinstance(await bench.one(update("nobody")), Rejected))
+            check(await deliver(bench, update("a", "new")) is EventVerdict.CLOSED)
+            check(await deliver(bench, update("a", "late")) is EventVerdict.CLOSED)
+            check(await deliver(bench, update("a", "before")) is EventVerdict.DUPLICATE)
+            check(isinstance(await bench.one(update("missing")), Rejected))
 
         self.on_bench(case)
 
     def test_G4_a_waiting_update_is_carried_over_to_the_next_execution(self) -> None:
         async def case(bench: Bench) -> None:
             record = await bench.started("a", activities=0)
-            check(await verdict_on(bench, update("a")) is EventVerdict.DELIVER)
+            check(await deliver(bench, update("a")) is EventVerdict.DELIVER)
             following = NextExecution(input=b"{}", started=start("a").started)
             check(applied(await bench.one(turn(record, next=following))))
             record = await bench.instance("a")
@@ -193,10 +193,10 @@ class UpdateRules(Rules):
             record = await bench.started("a", activities=0)
             block = Block(number=record.number, owner=ANNA, fence=record.fence, reason="no", build="one")
             check(applied(await bench.one(block)))
-            check(await verdict_on(bench, update("a")) is EventVerdict.DELIVER)
+            check(await deliver(bench, update("a")) is EventVerdict.DELIVER)
             check(await claimable(bench) == [])
             cancel = Deliver(id=InstanceId("a"), event=CancelRequested(time_ms=0))
-            check(await verdict_on(bench, cancel) is EventVerdict.DELIVER)
+            check(await deliver(bench, cancel) is EventVerdict.DELIVER)
             check(await state_of(bench, record) is None, "it was closed with the update in its inbox")
 
         self.on_bench(case)
@@ -205,7 +205,7 @@ class UpdateRules(Rules):
         async def case(bench: Bench) -> None:
             await bench.started("a", activities=0)
             await bench.commit(*(update("a", f"{number}") for number in range(MAX_OPEN_UPDATES)))
-            check(await verdict_on(bench, update("a", "one more")) is EventVerdict.MAILBOX_FULL)
-            check(await verdict_on(bench, update("a", "1")) is EventVerdict.DUPLICATE)
+            check(await deliver(bench, update("a", "one more")) is EventVerdict.MAILBOX_FULL)
+            check(await deliver(bench, update("a", "1")) is EventVerdict.DUPLICATE)
 
         self.on_bench(case)

@@ -1,6 +1,6 @@
-"""Rules of workers: leases in the store, and the work of lost workers.
+"""Workers: leases in the store, and what becomes of a lost worker's work.
 
-The lists of workers and queues that a store returns.
+What a store tells people about its workers and queues.
 """
 
 import asyncio
@@ -55,30 +55,33 @@ class WorkerRules(Rules):
 
     def test_W6_expiry_acts_at_the_deadline_and_not_on_a_lease_that_was_renewed(self) -> None:
         async def case(bench: Bench) -> None:
-            lose = MarkWorkerLost(key=ANNA, at_deadline=True, limit=EVERYTHING)
-            check(isinstance(await bench.one(lose), Rejected), "its lease was still running")
+            mark_lost = MarkWorkerLost(key=ANNA, at_deadline=True, limit=EVERYTHING)
+            check(isinstance(await bench.one(mark_lost), Rejected), "its lease was still running")
             bench.clock.now_ms += 9_999
             bench.beat(ANNA)
             bench.clock.now_ms += 9_999
-            check(isinstance(await bench.one(lose), Rejected), "it was renewed meanwhile")
+            check(isinstance(await bench.one(mark_lost), Rejected), "it was renewed meanwhile")
             bench.clock.now_ms += 1
-            check(applied(await bench.one(lose)))
+            check(applied(await bench.one(mark_lost)))
 
         self.on_bench(case)
 
     def test_W9_while_a_clock_that_was_set_back_catches_up_no_lease_ends_and_all_are_renewed(self) -> None:
         async def case(bench: Bench) -> None:
-            loses = [MarkWorkerLost(key=key, at_deadline=True, limit=EVERYTHING) for key in (ANNA, BERT)]
+            members = [MarkWorkerLost(key=key, at_deadline=True, limit=EVERYTHING) for key in (ANNA, BERT)]
             mark_ms = bench.store.now_ms()
             bench.clock.now_ms -= 3_600_000
             for _ in range(3):
                 bench.clock.now_ms += 20_000  # by far more than the lease, and time in the store stands still
                 check(isinstance(bench.beat(ANNA), Renewed))
-                for lose in loses:
-                    check(isinstance(await bench.one(lose), Rejected))
+                for mark_lost in members:
+                    check(isinstance(await bench.one(mark_lost), Rejected))
             bench.clock.now_ms = mark_ms + 10_000
             check(isinstance(bench.beat(ANNA), Renewed))
-            check([applied(await bench.one(lose)) for lose in loses] == [False, True], "the silent one is found now")
+            check(
+                [applied(await bench.one(mark_lost)) for mark_lost in members] == [False, True],
+                "the silent one is found now",
+            )
 
         self.on_bench(case)
 
@@ -86,8 +89,8 @@ class WorkerRules(Rules):
         async def case(bench: Bench) -> None:
             bench.clock.now_ms += 3_600_000
             check(isinstance(bench.beat(ANNA), Renewed))
-            loses = [MarkWorkerLost(key=key, at_deadline=True, limit=EVERYTHING) for key in (ANNA, BERT)]
-            check([applied(await bench.one(lose)) for lose in loses] == [False, True])
+            members = [MarkWorkerLost(key=key, at_deadline=True, limit=EVERYTHING) for key in (ANNA, BERT)]
+            check([applied(await bench.one(mark_lost)) for mark_lost in members] == [False, True])
             check(isinstance(bench.beat(BERT), WorkerInactive), "it takes a new key")
 
         self.on_bench(case)
@@ -274,25 +277,25 @@ class WorkerRules(Rules):
             check(
                 isinstance(await bench.one(ClaimInstances(owner=ANNA, workflows=("flow",), limit=1)), ClaimedInstances)
             )
-            check(await bench.one(seen) == Applied(changed=0), "one is closed, one asked to stop, one claimed anew")
+            check(await bench.one(seen) == Applied(changed=0), "one is closed, one asked to stop, one claimed again")
             check(applied(await bench.one(MarkWorkerLost(key=ANNA, at_deadline=False, limit=EVERYTHING))))
             check(isinstance(await bench.one(seen), Rejected), "W7: a zombie gives nothing up")
 
         self.on_bench(case)
 
     def test_W8_owners_that_are_not_active_are_found(self) -> None:
-        """The worker that moved its rows crashed after a batch: it is INACTIVE, and still owns the rest."""
+        """The worker that released a batch of its rows has died: it is INACTIVE and still owns the rest."""
 
         async def case(bench: Bench) -> None:
             for number in range(3):
                 await bench.started(f"i{number}")
             await bench.started("b", owner=BERT)
             check(await bench.store.dead_owners() == [], "both are active")
-            lose = MarkWorkerLost(key=ANNA, at_deadline=False, limit=1)
-            check(applied(await bench.one(lose)))
+            mark_lost = MarkWorkerLost(key=ANNA, at_deadline=False, limit=1)
+            check(applied(await bench.one(mark_lost)))
             check(await bench.store.dead_owners() == [ANNA])
             while await bench.store.dead_owners():
-                check(applied(await bench.one(lose)))
+                check(applied(await bench.one(mark_lost)))
             held = await bench.store.rows_owned_by(ANNA)
             check((held.attempts, held.instances) == ([], []))
             check((await bench.instance("b")).owner == BERT)
@@ -304,7 +307,7 @@ GROUPS = 80
 
 
 class WorkerListRules(Rules):
-    """W1, and the lists of `holdfast workers` and `holdfast queues`."""
+    """W1, and what `holdfast workers` and `holdfast queues` show."""
 
     def test_W1_a_worker_is_listed_as_it_registered(self) -> None:
         async def case(bench: Bench) -> None:

@@ -278,6 +278,34 @@ def test_K4_a_failure_is_uncaught_if_its_handler_does_not_run() -> None:
         assert (state.caught, state.offered) == ({"b"}, set()), order
 
 
+def test_K4_a_node_that_runs_does_not_catch_a_failure_whose_error_edge_to_it_is_dead() -> None:
+    """The condition of the error edge to `other` is false, and `mend` is skipped by its own condition."""
+    graph = graph_of("t->a", "t->b", "a-!>mend", "b->other", "b->mend", "a-!>other", guarded=["mend"])
+    progress = FlowScheduler(graph)
+    progress.trigger()
+    conditions = Asking(lambda edge: edge != GraphEdge("a", "other", ("Exception",), has_condition=True), never)
+    progress.finish("a", OOPS, conditions=conditions)
+    settled = progress.finish("b", Completed(), conditions=conditions)
+    assert (settled.started, settled.skipped) == (["other"], ["mend"])
+    progress.finish("other", Completed())
+    assert (progress.failures.caught, progress.outcome) == (set(), FlowOutcome.ERROR)
+
+
+def test_K8_a_handler_that_was_skipped_can_catch_a_failure_from_outside_of_the_cycle_in_the_next_round() -> None:
+    graph = graph_of("t->a", "t->b", "b->c", "a-!>mend", "c->mend")
+    progress = FlowScheduler(graph)
+    progress.trigger()
+    progress.finish("a", OOPS)
+    progress.finish("b", Completed())
+    assert progress.finish("c", OOPS).skipped == ["mend"]
+    assert (progress.failures.caught, progress.failures.offered) == (set(), set())
+    progress.restart("b")
+    assert progress.failures.offered == {"a"}
+    progress.finish("b", Completed())
+    assert progress.finish("c", Completed()).started == ["mend"]
+    assert progress.failures.caught == {"a"}
+
+
 def test_K4_a_failure_stays_caught_while_another_handler_of_it_runs_or_may() -> None:
     graph = graph_of("t->a", "t->b", "a-!>mend", "a-!>other", "b->other")
     state = finish(graph, begin(graph).state, "a", OOPS).state

@@ -76,6 +76,18 @@ def test_an_expression_gives_plain_values(text: str, value: object) -> None:
         ("fox.input.x > 1", "no fox"),
         ("quick.input.wind > 1", '"wind"'),
         ("quick.output.x > 1", "null"),
+        ("quick.input.items[9] == 1", "there is no [9] in a list of 3"),
+        ("quick.input.items[quick.input.speed] == 1", "there is no [5] in a list of 3"),
+        ("quick.input.items[-1] == 1", "there is no [-1] in a list of 3"),
+        ("quick.input.items[0].x == 1", 'there is no "x" in a int'),
+        ("quick.input.items['x'] == 1", 'there is no "x" in a list of 3'),
+        ("quick.input.items[quick.input.name] == 1", "the index of a list must be an integer"),
+        ("quick.output.x == 1", 'there is no "x", because the value that should have it is null'),
+        ("quick.input.on && quick.output.x == 1", 'there is no "x", because the value that should have it is null'),
+        ("quick.input.name.contains('l') && quick.input.speed.x == 1", 'there is no "x" in a int'),
+        ("quick.input.none[0] == 1", "there is no [0], because the value that should have it is null"),
+        ("[1].map(one, one[0])", "only a list or a mapping has items, not int"),
+        ("[1].map(one, one.x)", "it reads a field of a value without fields"),
         ("quick.input.none > 1", "> does not work with null and int"),
         ("quick.input.speed + 1.5", "+ does not work with int and double"),
         ("quick.input.speed / 0", "divide by zero"),
@@ -256,6 +268,40 @@ def test_an_expression_cannot_hang_a_worker(text: str, items: int) -> None:
     values = {"a": list(range(items)), "s": "x" * 1_000_000}
     with pytest.raises(ExpressionError, match=r"too (often|much)|at most|more than"):
         compile_expression(text).evaluate(values)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "s.matches('(x*)*y')",
+            "an expression with matches reads at most 4,082 bytes, and this reads 1,000,027; do it in an activity",
+        ),
+        (
+            "matches(s, 'y')",
+            "an expression with matches reads at most 4,082 bytes, and this reads 1,000,023; do it in an activity",
+        ),
+        (
+            "a.map(x, x)",
+            "map and filter go over at most 3,015 items, and these may be 10,000; do it in an activity, or use each",
+        ),
+        ("+".join(["(s+s)"] * 24), "the limit is 2,000,000,000; do it in an activity"),
+        ("a.all(x, s == s)", "goes over lists of up to 10,000 items"),
+        ("a.all(x, s == s)", "the limit is 2,000,000,000; do it in an activity, or use each"),
+    ],
+)
+def test_an_expression_with_too_much_work_names_the_limit_and_an_alternative(text: str, message: str) -> None:
+    values = {"a": list(range(10_000)), "s": "x" * 1_000_000}
+    with pytest.raises(ExpressionError) as caught:
+        compile_expression(text).evaluate(values)
+    assert message in str(caught.value)
+    assert ("use each" in str(caught.value)) is text.startswith("a.")
+
+
+@pytest.mark.parametrize("text", ["a.matches_text != ''", "a.matches_text == 'matches(' || true", "a.matches != ''"])
+def test_only_a_call_of_matches_bounds_the_strings_that_are_read(text: str) -> None:
+    values = {"a": {"matches_text": "x" * 100_000, "matches": "x" * 100_000}}
+    assert compile_expression(text).evaluate(values) is True
 
 
 def test_a_list_of_thousands_can_be_mapped() -> None:

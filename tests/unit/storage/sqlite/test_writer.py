@@ -124,8 +124,8 @@ def test_W1_a_heartbeat_that_the_disk_refuses_is_an_error_of_the_store(
     async def case(store: SqliteStore) -> None:
         key = WorkerKey("anna")
         assert store.heartbeat(Heartbeat(key, None, 5_000), HERE) == Renewed(1, store.now_ms() + 5_000, 5_000)
-        beater = vars(store)["_beater"]
-        for owner, broken in ((sqlite_writer, "apply_worker_heartbeat"), (beater, "_clock")):
+        heartbeat_writer = vars(store)["_heartbeat_writer"]
+        for owner, broken in ((sqlite_writer, "apply_worker_heartbeat"), (heartbeat_writer, "_clock")):
             error = apsw.FullError("disk full")
             monkeypatch.setattr(owner, broken, FailOnce(getattr(owner, broken), error))
             with pytest.raises(hf.StoreError, match="disk full"):

@@ -86,7 +86,8 @@ def _is_likely(member: Member) -> bool:
 
 
 def _is_without_relatives(turn: Turn) -> bool:
-    return turn.effects is None or not turn.effects.has_relatives
+    effects = turn.effects
+    return effects is None or not (effects.has_relatives or effects.changes_children)
 
 
 class OptimisticTransaction:

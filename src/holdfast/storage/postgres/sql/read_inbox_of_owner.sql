@@ -1,6 +1,6 @@
 -- A read: messages for instances of this worker behind the row ?2, and messages of transactions that were open at
 -- the last call (?3), whose row numbers may be lower.
-SELECT waiting.row, waiting.number, waiting.execution, waiting.stamp_ms, waiting.event
+SELECT {inbox_columns:waiting}
 FROM (
     SELECT {inbox_columns} FROM inbox WHERE row > ?2
     UNION ALL

@@ -13,19 +13,22 @@ from holdfast.core.lifecycle import AttemptEvent, AttemptState, InstanceState
 from holdfast.payloads.failures import Failure
 from holdfast.payloads.limits import INLINE_LIMIT_BYTES
 from holdfast.storage.attempt_endings import end_by_failure
-from holdfast.storage.large_payloads import reference_of
+from holdfast.storage.large_payloads import large_payload, reference_of
 from holdfast.storage.members.attempts import ClaimAttempts, Completion, HeartbeatAttempt, OpenNextAttempt, Transition
 from holdfast.storage.members.member import CANCEL_REQUESTED
 from holdfast.storage.members.outcomes import Applied, ClaimedAttempts, Outcome, Rejected
 from holdfast.storage.records import AttemptKey, AttemptRecord, InstanceNumber, NewAttempt
-from holdfast.storage.relational.apply.shared_writes import put_in_inbox, stored_input
+from holdfast.storage.relational.apply.shared_writes import input_column, insert_payloads, put_in_inbox
 from holdfast.storage.relational.rows import attempt_of
 from holdfast.storage.relational.transaction import Transaction
 
 
 def insert_attempt(transaction: Transaction, number: InstanceNumber, execution: int, new: NewAttempt) -> None:
     """Insert an attempt, READY or RUNNING."""
-    given = new.input if len(new.input) <= INLINE_LIMIT_BYTES else stored_input(transaction, number, new.input)
+    large = None
+    if len(new.input) > INLINE_LIMIT_BYTES:  # here, because most inputs are small: no call for each attempt
+        large = large_payload(new.input)
+        insert_payloads(transaction, number, (large,))
     transaction.update(
         transaction.sql.insert_attempt,
         number,
@@ -37,7 +40,7 @@ def insert_attempt(transaction: Transaction, number: InstanceNumber, execution: 
         new.state,
         new.ledger,
         new.owner,
-        given,
+        new.input if large is None else input_column(new.input, large),
         new.options,
         new.available_at_ms,
         new.scheduled_at_ms,

@@ -10,15 +10,19 @@ from collections import deque
 from holdfast.core.children import ParentClose, ParentEnd, decide_close
 from holdfast.core.history import CancelRequested, ChildRefused, ChildStarted
 from holdfast.core.lifecycle import INSTANCE_FINAL
-from holdfast.payloads.limits import INLINE_LIMIT_BYTES
 from holdfast.storage.instance_endings import MOST_CHILDREN_PER_COMMIT, PARENT_ENDED
-from holdfast.storage.large_payloads import large_payload, marked
 from holdfast.storage.members.instances import CloseChildren, Terminate
 from holdfast.storage.members.outcomes import Applied, EndedInstance, Outcome, Rejected, TerminatedInstance
 from holdfast.storage.members.turns import InstanceEnd, NewChild, TurnEffects
-from holdfast.storage.records import InstanceNumber, InstanceRecord
+from holdfast.storage.records import InstanceNumber, InstanceRecord, LargePayload
 from holdfast.storage.relational.apply.instance_endings import answer_parent, cancel, terminate
-from holdfast.storage.relational.apply.shared_writes import insert_payloads, put_in_inbox, set_deadline, stored_input
+from holdfast.storage.relational.apply.shared_writes import (
+    input_column,
+    insert_payloads,
+    large_input,
+    put_in_inbox,
+    set_deadline,
+)
 from holdfast.storage.relational.rows import instance_of
 from holdfast.storage.relational.transaction import Transaction
 
@@ -117,14 +121,16 @@ def end_with_relatives(
 def _create(transaction: Transaction, new: NewChild, parent: InstanceNumber, execution: int) -> None:
     """Insert a child with its start in its inbox; if the id is taken, put the refusal into the parent's inbox."""
     now_ms = transaction.now_ms
-    number = _insert(transaction, new, parent, execution)
+    large = large_input(new.input)
+    number = _insert(transaction, new, parent, execution, large)
     if number is None and not new.named and transaction.update(transaction.sql.supersede_child, now_ms, new.id, parent):
-        number = _insert(transaction, new, parent, execution)
+        number = _insert(transaction, new, parent, execution, large)
     if number is None:
         reason = f"the id {new.id!r} is taken, so no child of {new.workflow!r} was started with it"
         put_in_inbox(transaction, parent, execution, ChildRefused(time_ms=now_ms, child=new.child, reason=reason))
         return
-    stored_input(transaction, number, new.input)
+    if large is not None:
+        insert_payloads(transaction, number, (large,))
     insert_payloads(transaction, number, new.payloads)
     transaction.update(transaction.sql.insert_inbox, number, 1, now_ms, new.started)
     if new.deadline is not None:
@@ -133,15 +139,16 @@ def _create(transaction: Transaction, new: NewChild, parent: InstanceNumber, exe
         put_in_inbox(transaction, parent, execution, ChildStarted(time_ms=now_ms, child=new.child))
 
 
-def _insert(transaction: Transaction, new: NewChild, parent: InstanceNumber, execution: int) -> InstanceNumber | None:
-    given = new.input if len(new.input) <= INLINE_LIMIT_BYTES else marked(large_payload(new.input).reference)
+def _insert(
+    transaction: Transaction, new: NewChild, parent: InstanceNumber, execution: int, large: LargePayload | None
+) -> InstanceNumber | None:
     rows = transaction.fetch(
         transaction.sql.start_child,
         new.id,
         new.workflow,
         new.version,
         transaction.now_ms,
-        given,
+        input_column(new.input, large),
         new.input_hash,
         parent,
         execution,

@@ -8,9 +8,7 @@ from holdfast.core.admission import ExistingInstance, StartIdentity, StartVerdic
 from holdfast.core.checks import require
 from holdfast.core.leases import MAX_LOST_OWNERS
 from holdfast.core.lifecycle import InstanceState
-from holdfast.payloads.limits import INLINE_LIMIT_BYTES
 from holdfast.storage.instance_endings import REPLACED
-from holdfast.storage.large_payloads import large_payload, marked
 from holdfast.storage.members.instances import Block, ClaimInstances, Release, SaveFlow, Start
 from holdfast.storage.members.outcomes import (
     APPLIED,
@@ -22,10 +20,15 @@ from holdfast.storage.members.outcomes import (
     StartedInstance,
     applied_if_changed,
 )
-from holdfast.storage.records import Fence, InstanceNumber, InstanceRecord
+from holdfast.storage.records import Fence, InstanceNumber, InstanceRecord, LargePayload
 from holdfast.storage.relational.apply.children import terminate_with_children
 from holdfast.storage.relational.apply.messages import apply_deliver
-from holdfast.storage.relational.apply.shared_writes import insert_payloads, set_deadline, stored_input
+from holdfast.storage.relational.apply.shared_writes import (
+    input_column,
+    insert_payloads,
+    large_input,
+    set_deadline,
+)
 from holdfast.storage.relational.apply.turns import write_turn
 from holdfast.storage.relational.rows import instance_of
 from holdfast.storage.relational.transaction import ConcurrentChange, Transaction
@@ -39,17 +42,21 @@ def apply_release(transaction: Transaction, release: Release) -> Outcome:
 
 def apply_start(transaction: Transaction, start: Start) -> Outcome:
     """G3: create an instance, or apply the policy to the one that has the id. A new id costs one statement."""
-    number = _insert_instance(transaction, start)
-    outcome = _start_again(transaction, start) if number is None else _begin(transaction, start, number)
+    large = large_input(start.input)
+    number = _insert_instance(transaction, start, large)
+    outcome = _start_again(transaction, start, large) if number is None else _begin(transaction, start, number, large)
     if start.mail is None or not isinstance(outcome, StartedInstance) or (outcome.created and start.mail_taken):
         return outcome
     delivered = apply_deliver(transaction, start.mail)
     return msgspec.structs.replace(outcome, mail=delivered) if isinstance(delivered, Delivered) else outcome
 
 
-def _begin(transaction: Transaction, start: Start, number: InstanceNumber) -> StartedInstance:
+def _begin(
+    transaction: Transaction, start: Start, number: InstanceNumber, large: LargePayload | None
+) -> StartedInstance:
     """Write the first turn of a new instance, or put its start into its inbox."""
-    stored_input(transaction, number, start.input)
+    if large is not None:
+        insert_payloads(transaction, number, (large,))
     insert_payloads(transaction, number, start.payloads)
     if start.deadline is not None:
         set_deadline(transaction, number, start.deadline)
@@ -59,13 +66,13 @@ def _begin(transaction: Transaction, start: Start, number: InstanceNumber) -> St
         transaction.update(transaction.sql.insert_inbox, number, 1, transaction.now_ms, start.started)
     effects = start.first.effects if start.first else None
     if effects is None or not (effects.release or effects.next):
-        return StartedInstance(instance=_created(start, number, transaction.now_ms), created=True)
+        return StartedInstance(instance=_created(start, number, large, transaction.now_ms), created=True)
     return StartedInstance(
         instance=instance_of(transaction.fetch(transaction.sql.find_instance, start.id)[0]), created=True
     )
 
 
-def _start_again(transaction: Transaction, start: Start) -> Outcome:
+def _start_again(transaction: Transaction, start: Start, large: LargePayload | None) -> Outcome:
     """The id is taken: apply the policy. The old instance is superseded in the transaction that creates the new one."""
     rows = transaction.fetch(transaction.sql.lock_instance_by_id, start.id)
     if not rows:
@@ -87,9 +94,9 @@ def _start_again(transaction: Transaction, start: Start) -> Outcome:
         case StartVerdict.CREATE:
             pass
     transaction.update(transaction.sql.supersede_instance, transaction.now_ms, existing.number)
-    number = _insert_instance(transaction, start)
+    number = _insert_instance(transaction, start, large)
     require(number is not None, f"the id {start.id!r} is still taken after instance {existing.number} gave it up")
-    begun = _begin(transaction, start, InstanceNumber(number or 0))
+    begun = _begin(transaction, start, InstanceNumber(number or 0), large)
     replaced = existing.number if verdict is StartVerdict.REPLACE else None
     return msgspec.structs.replace(begun, replaced=replaced, ended=ended)
 
@@ -100,14 +107,7 @@ def _conflict(start: Start, workflow: str) -> str:
     return f"the id {start.id!r} is taken by an instance of {workflow!r} with a different input"
 
 
-def _stored_input(start: Start) -> bytes:
-    """The value of the input column."""
-    if len(start.input) <= INLINE_LIMIT_BYTES:
-        return start.input
-    return marked(large_payload(start.input).reference)
-
-
-def _insert_instance(transaction: Transaction, start: Start) -> InstanceNumber | None:
+def _insert_instance(transaction: Transaction, start: Start, large: LargePayload | None) -> InstanceNumber | None:
     first = start.first
     number = transaction.insert_instance(
         transaction.sql.start_instance,
@@ -120,7 +120,7 @@ def _insert_instance(transaction: Transaction, start: Start) -> InstanceNumber |
         first.owner if first else None,
         None if first else 0,
         first.stamp_ms if first else transaction.now_ms,
-        _stored_input(start),
+        input_column(start.input, large),
         start.input_hash,
         _created_at_ms(start, transaction.now_ms),
         first.key if first else start.key,
@@ -133,7 +133,7 @@ def _created_at_ms(start: Start, now_ms: int) -> int:
     return now_ms if start.first is None else min(start.first.stamp_ms, now_ms)
 
 
-def _created(start: Start, number: InstanceNumber, now_ms: int) -> InstanceRecord:
+def _created(start: Start, number: InstanceNumber, large: LargePayload | None, now_ms: int) -> InstanceRecord:
     """The inserted row, as its first turn left it."""
     first = start.first
     closed = first.effects.close if first and first.effects else None
@@ -149,7 +149,7 @@ def _created(start: Start, number: InstanceNumber, now_ms: int) -> InstanceRecor
         owner=first.owner if first and closed is None else None,
         claimable_at_ms=None if first else 0,
         stamp_ms=first.stamp_ms if first else now_ms,
-        input=_stored_input(start),
+        input=input_column(start.input, large),
         input_hash=start.input_hash,
         outcome=closed.outcome if closed else None,
         blocked=None,

@@ -99,7 +99,7 @@ def _send(transaction: Transaction, message: Deliver) -> None:
     """Deliver a message that a turn sends. Its code does not wait for the verdict, so a refusal is logged."""
     outcome = apply_deliver(transaction, message)
     if isinstance(outcome, Rejected):
-        logger.warning("a message of a workflow has no receiver: %s", outcome.reason)
+        logger.warning("a message of a workflow was not delivered: %s", outcome.reason)
     elif isinstance(outcome, Delivered) and outcome.verdict in REFUSED:
         logger.warning("a message of a workflow for %r was %s", message.id, outcome.verdict.value)
 
@@ -120,7 +120,7 @@ def _raise(transaction: Transaction, mailbox: Row, event: EventReceived, message
     verdict = decide_event(
         found.state,
         seen_before=bool(message_id) and bool(transaction.fetch(transaction.sql.was_received, number, message_id)),
-        somebody_waits=waits is not None and event.name in _names_in(waits),
+        is_awaited=waits is not None and event.name in _names_in(waits),
         kept=kept,
         policy=EventPolicy.MAILBOX if policy is None else EventPolicy(policy),
         limit=DEFAULT_MAILBOX_LIMIT if limit is None else limit,

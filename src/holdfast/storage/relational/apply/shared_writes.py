@@ -12,13 +12,14 @@ from holdfast.storage.records import InstanceNumber, LargePayload
 from holdfast.storage.relational.transaction import Transaction
 
 
-def stored_input(transaction: Transaction, number: InstanceNumber, data: bytes) -> bytes:
-    """The value of the input column: `data`, or a reference to it in the side table, where it is put if it is large."""
-    if len(data) <= INLINE_LIMIT_BYTES:
-        return data
-    large = large_payload(data)
-    insert_payloads(transaction, number, (large,))
-    return marked(large.reference)
+def large_input(data: bytes) -> LargePayload | None:
+    """The row of an input in the side table; None if the input is stored in its column."""
+    return None if len(data) <= INLINE_LIMIT_BYTES else large_payload(data)
+
+
+def input_column(data: bytes, large: LargePayload | None) -> bytes:
+    """The value of the input column: the input, or a reference to its row in the side table."""
+    return data if large is None else marked(large.reference)
 
 
 def insert_payloads(transaction: Transaction, number: InstanceNumber, payloads: Sequence[LargePayload]) -> None:

@@ -5,7 +5,7 @@ With continue-as-new (G4) one execution ends and the next begins in the same tra
 the old execution fits the new one (G1).
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -18,12 +18,20 @@ from holdfast.storage.relational.apply import attempts
 from holdfast.storage.relational.apply.children import end_with_relatives, write_children
 from holdfast.storage.relational.apply.instance_endings import settle_pending
 from holdfast.storage.relational.apply.messages import write_answers, write_mailbox
-from holdfast.storage.relational.apply.shared_writes import insert_payloads, stored_input
+from holdfast.storage.relational.apply.shared_writes import (
+    input_column,
+    insert_payloads,
+    large_input,
+)
 from holdfast.storage.relational.apply.streams import enter_with_turn, exit_pending, undo_values
 from holdfast.storage.relational.transaction import Transaction
 
 if TYPE_CHECKING:
     from holdfast.storage.members.attempts import Completion
+
+_STALE: Final = "an answer was stale"
+_MOVED_ON: Final = "the fence, the owner or the turn has moved on"
+_NOT_READ: Final = "an event or an update came before the end, and the owner has not read it"
 
 
 def start_next_execution(
@@ -36,10 +44,13 @@ def start_next_execution(
     _clear_answers(transaction, number)
     change(transaction.sql.clear_timers, number)
     change(transaction.sql.cancel_activities, transaction.now_ms, number)
+    large = large_input(following.input)
+    if large is not None:
+        insert_payloads(transaction, number, (large,))
     changed = change(
         transaction.sql.continue_instance,
         execution,
-        stored_input(transaction, number, following.input),
+        input_column(following.input, large),
         None if release else turn.owner,
         0 if release else None,
         number,
@@ -72,28 +83,42 @@ def write_state_values(transaction: Transaction, number: InstanceNumber, changes
 
 def apply_turn(transaction: Transaction, turn: Turn) -> Outcome:
     """Apply the completions, then the guard of the instance, then the rest. A rejected turn keeps its completions."""
-    effects = turn.effects
     stale: list[Completion] = []
     for one in turn.completions:
         if not attempts.close_by_completion(transaction, one, one.applied_ledger):
             stale.append(one)  # noqa: PERF401 - nearly never there
-    values = () if effects is None else effects.stream_values
+    if turn.effects is not None:
+        return _apply_with_effects(transaction, turn, turn.effects, stale)
+    if not stale and _advance(transaction, turn):
+        write_turn(transaction, turn, turn.number)
+        return APPLIED
+    return _reject(transaction, turn, stale, _STALE if stale else _MOVED_ON)
+
+
+def _apply_with_effects(
+    transaction: Transaction, turn: Turn, effects: TurnEffects, stale: "list[Completion]"
+) -> Outcome:
+    values = effects.stream_values
     entered = not values or enter_with_turn(transaction, values)
-    has_read_all = effects is None or _has_read_all(transaction, turn.number, effects.read_to)
+    has_read_all = _has_read_all(transaction, turn.number, effects.read_to)
     if not stale and entered and has_read_all and _advance(transaction, turn):
-        for applied in () if effects is None else effects.applied_values:
+        for applied in effects.applied_values:
             exit_pending(transaction, applied)
         ended = write_turn(transaction, turn, turn.number)
         return Applied(ended=ended) if ended else APPLIED
     if values and entered:
         undo_values(transaction, values)
+    if not has_read_all:
+        return _reject(transaction, turn, stale, _NOT_READ)
+    return _reject(transaction, turn, stale, _STALE if stale or not entered else _MOVED_ON)
+
+
+def _reject(transaction: Transaction, turn: Turn, stale: "list[Completion]", reason: str) -> Rejected:
+    """Put the completions that were not stale into the inbox, so that another turn applies them."""
     for completion in turn.completions:
         if completion not in stale:
             attempts.reopen_for_inbox(transaction, completion)
-    if not has_read_all:
-        return Rejected(reason="an event or an update came before the end, and the owner has not read it")
-    is_stale = stale or not entered
-    return Rejected(reason="an answer was stale" if is_stale else "the fence, the owner or the turn has moved on")
+    return Rejected(reason=reason)
 
 
 def _has_read_all(transaction: Transaction, number: InstanceNumber, read_to: int | None) -> bool:
@@ -140,7 +165,7 @@ def _write_effects(
     for fired in effects.timers_ended:
         change(transaction.sql.end_timer, number, execution, fired)
     ended: tuple[EndedInstance, ...] = ()
-    if effects.has_relatives:  # before the messages: one of them may be for a child that this turn starts
+    if effects.changes_children:  # before the messages: one of them may be for a child that this turn starts
         ended = write_children(transaction, effects, number, execution)
     write_mailbox(transaction, effects, number)
     write_state_values(transaction, number, effects.state_values)

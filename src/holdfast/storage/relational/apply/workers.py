@@ -38,56 +38,56 @@ class LossVerdict(StrEnum):
     """The instance that it was running is unknown: the loss is counted for each instance that it owned."""
 
 
-def apply_mark_worker_lost(transaction: Transaction, lose: MarkWorkerLost) -> Outcome:
+def apply_mark_worker_lost(transaction: Transaction, member: MarkWorkerLost) -> Outcome:
     """W6: make the worker INACTIVE, then release a batch of its rows. Repeated until none is left, by any worker.
 
     The first member decides the verdict on the loss. Later ones, which may know less or more, use it.
     """
     now_ms = transaction.now_ms
-    loss = _judged_by(lose)
-    found = transaction.fetch(transaction.sql.lock_worker, lose.key)
-    if lose.instances_only:
-        return _release_instances(transaction, lose, is_active=[state for state, _ in found] == [WorkerState.ACTIVE])
-    deadline_ms = now_ms if lose.at_deadline else NO_DEADLINE_MS
-    if transaction.update(transaction.sql.mark_worker_lost, lose.key, deadline_ms, loss):
-        if lose.culprit is not None:
-            transaction.update(transaction.sql.count_lost_owner, lose.culprit, lose.key)
+    verdict = _judged_by(member)
+    found = transaction.fetch(transaction.sql.lock_worker, member.key)
+    if member.instances_only:
+        return _release_instances(transaction, member, is_active=[state for state, _ in found] == [WorkerState.ACTIVE])
+    deadline_ms = now_ms if member.at_deadline else NO_DEADLINE_MS
+    if transaction.update(transaction.sql.mark_worker_lost, member.key, deadline_ms, verdict):
+        if member.culprit is not None:
+            transaction.update(transaction.sql.count_lost_owner, member.culprit, member.key)
     elif found:
         [(state, judged)] = found
         if state == WorkerState.ACTIVE:
-            return Rejected(reason=f"worker {lose.key} has renewed its lease")
-        loss = LossVerdict(judged) if judged is not None else loss
-    is_unexplained = int(loss is LossVerdict.UNEXPLAINED)
-    moved = transaction.update(transaction.sql.release_lost_instances, lose.key, lose.limit, is_unexplained)
-    for row in transaction.fetch(transaction.sql.owned_attempts, lose.key, lose.limit):
+            return Rejected(reason=f"worker {member.key} has renewed its lease")
+        verdict = LossVerdict(judged) if judged is not None else verdict
+    is_unexplained = int(verdict is LossVerdict.UNEXPLAINED)
+    moved = transaction.update(transaction.sql.release_lost_instances, member.key, member.limit, is_unexplained)
+    for row in transaction.fetch(transaction.sql.owned_attempts, member.key, member.limit):
         moved += 1
-        _reassign(transaction, attempt_of(row), is_clean=loss is LossVerdict.CLEAN)
+        _reassign(transaction, attempt_of(row), is_clean=verdict is LossVerdict.CLEAN)
     return Applied(changed=moved)
 
 
-def _release_instances(transaction: Transaction, lose: MarkWorkerLost, *, is_active: bool) -> Outcome:
+def _release_instances(transaction: Transaction, member: MarkWorkerLost, *, is_active: bool) -> Outcome:
     """W1: release a batch of the instances of a worker that stays ACTIVE."""
     if not is_active:
-        return Rejected(reason=f"worker {lose.key} is not active")
-    if lose.culprit is not None:
-        transaction.update(transaction.sql.count_lost_owner, lose.culprit, lose.key)
-    return Applied(changed=transaction.update(transaction.sql.release_lost_instances, lose.key, lose.limit, 0))
+        return Rejected(reason=f"worker {member.key} is not active")
+    if member.culprit is not None:
+        transaction.update(transaction.sql.count_lost_owner, member.culprit, member.key)
+    return Applied(changed=transaction.update(transaction.sql.release_lost_instances, member.key, member.limit, 0))
 
 
-def _judged_by(lose: MarkWorkerLost) -> LossVerdict:
-    if lose.is_clean:
+def _judged_by(member: MarkWorkerLost) -> LossVerdict:
+    if member.is_clean:
         return LossVerdict.CLEAN
-    return LossVerdict.UNEXPLAINED if lose.unexplained else LossVerdict.EXPLAINED
+    return LossVerdict.UNEXPLAINED if member.unexplained else LossVerdict.EXPLAINED
 
 
-def apply_release_unknown(transaction: Transaction, disown: ReleaseUnknown) -> Outcome:
+def apply_release_unknown(transaction: Transaction, member: ReleaseUnknown) -> Outcome:
     """W3: release rows that have not changed since their owner read them, as if the worker were lost."""
     moved = sum(
-        transaction.update(transaction.sql.release_instance, owned.number, owned.fence, disown.owner)
-        for owned in disown.instances
+        transaction.update(transaction.sql.release_instance, owned.number, owned.fence, member.owner)
+        for owned in member.instances
     )
-    for owned in disown.attempts:
-        guard = (disown.owner, owned.state, owned.ledger)
+    for owned in member.attempts:
+        guard = (member.owner, owned.state, owned.ledger)
         for row in transaction.fetch(transaction.sql.owned_attempt, *owned.key.primary_key, *guard):
             moved += 1
             _reassign(transaction, attempt_of(row), is_clean=False)

@@ -1,4 +1,4 @@
--- A read: the messages for instances that this worker owns.
-SELECT inbox.row, inbox.number, inbox.execution, inbox.stamp_ms, inbox.event
+-- A read: the messages of instances that this worker owns.
+SELECT {inbox_columns:inbox}
 FROM inbox JOIN instances ON instances.number = inbox.number
 WHERE instances.owner = ? AND inbox.row > ? ORDER BY inbox.row
