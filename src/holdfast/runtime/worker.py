@@ -5,8 +5,8 @@ appears in this process is taken at once, work of other processes when they noti
 work whose notification was lost.
 
 References between the parts point downwards: duties hold turns, turns hold attempts, and all hold the context. Four
-protocols point upwards: `AttemptSink` (implemented by `TurnTaker`), `LeaseEvents` and `LocalWorker` (implemented by `WorkerRuntime`),
-and `LeaseGate` (implemented by `WorkerLease`).
+protocols point upwards: `TurnTaker` implements `AttemptSink`, `WorkerRuntime` implements `LeaseEvents` and
+`LocalWorker`, `WorkerLease` implements `LeaseGate`.
 """
 
 import asyncio
