@@ -4,6 +4,7 @@ The only module outside `holdfast.testing` that names a concrete store.
 """
 
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -36,7 +37,7 @@ def check_platform() -> None:
 def require_psycopg() -> None:
     """Raise `StoreError` unless the extra for PostgreSQL is installed. Called before modules that import psycopg."""
     try:
-        import psycopg  # noqa: F401, PLC0415 - an extra
+        import_module("psycopg")
     except ImportError as error:
         raise StoreError(f"a PostgreSQL store needs psycopg: pip install 'holdfast[postgres]' ({error})") from error
 

@@ -1,8 +1,8 @@
 """A kind of node is known wherever kinds matter. A new kind fails here until each place has decided about it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 import pytest
 from tests.tidy.test_type_tables import matches
@@ -113,9 +113,14 @@ def strings_in(template: Any) -> Iterator[str]:
     """The expressions of a template."""
     if isinstance(template, str):
         yield template
-    elif isinstance(template, list | dict):
-        for part in template.values() if isinstance(template, dict) else template:
-            yield from strings_in(part)
+        return
+    parts: Iterable[Any] = ()
+    if isinstance(template, dict):
+        parts = cast("dict[str, Any]", template).values()
+    elif isinstance(template, list):
+        parts = cast("list[Any]", template)
+    for part in parts:
+        yield from strings_in(part)
 
 
 @pytest.mark.parametrize("kind", KINDS)
