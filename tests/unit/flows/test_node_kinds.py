@@ -1,8 +1,8 @@
 """A kind of node is known wherever kinds matter. A new kind fails here until each place has decided about it."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import Any, get_args
 
 import pytest
 from tests.tidy.test_type_tables import matches
@@ -114,12 +114,8 @@ def strings_in(template: Any) -> Iterator[str]:
     if isinstance(template, str):
         yield template
         return
-    parts: Iterable[Any] = ()
-    if isinstance(template, dict):
-        parts = cast("dict[str, Any]", template).values()
-    elif isinstance(template, list):
-        parts = cast("list[Any]", template)
-    for part in parts:
+    parts: Any = template.values() if hasattr(template, "values") else template
+    for part in parts if isinstance(template, list | dict) else ():
         yield from strings_in(part)
 
 
