@@ -6,11 +6,14 @@ from pathlib import Path
 
 import pytest
 from tests.scenarios.support import SleepingMachine, check_tables, engine_of, rows, together, until
-from tests.support.inside import committer_of, key_of, lose_lease, mark_lost, replace_registration, worker_of
+from tests.support.inside import committer_of, end_lease, key_of, lose_lease, mark_lost, replace_registration, worker_of
 
 import holdfast as hf
+from holdfast.errors import WorkerFenced
 from holdfast.runtime import worker_lease
 from holdfast.runtime.duties import maintenance
+from holdfast.storage.members.instances import Release
+from holdfast.storage.members.outcomes import Failed
 from holdfast.storage.members.workers import MarkWorkerLost
 from holdfast.testing.simulation.simulation import kill_engine
 
@@ -43,6 +46,29 @@ def test_W7_a_lone_worker_whose_lease_ran_out_goes_on_under_a_new_key(tmp_path: 
                 assert await handle.result(timeout=10) == 90
             assert key_of(worker_of(engine)) != key
             assert rows(path, "SELECT state FROM workers WHERE key = ?", key) == [("INACTIVE",)]
+        check_tables(path)
+
+    together(scenario())
+
+
+def test_W7_a_worker_commits_nothing_in_its_own_name_after_its_lease(tmp_path: Path) -> None:
+    """Its clock decides, before any other check: the store would still accept the group."""
+
+    @hf.workflow
+    async def listens() -> str:
+        return await hf.event("word", str)
+
+    async def scenario() -> None:
+        path = tmp_path / "shop.db"
+        async with engine_of(path, listens, lease=300) as engine:
+            handle = await engine.start(listens, id="it")
+            assert handle.number is not None
+            worker = worker_of(engine)
+            [(owner, fence)] = rows(path, "SELECT owner, fence FROM instances")
+            end_lease(worker)
+            outcome = await committer_of(worker).commit(Release(number=handle.number, owner=owner, fence=fence))
+            assert isinstance(outcome, Failed)
+            assert isinstance(outcome.error, WorkerFenced)
         check_tables(path)
 
     together(scenario())
