@@ -3,14 +3,18 @@
 A commit is acknowledged when both have it on disk. So whatever was acknowledged is there after the primary is lost.
 """
 
+import threading
 from collections.abc import Generator
 from contextlib import contextmanager
+from typing import Any
 
 import psycopg
 from tests.postgres import programs
 from tests.postgres.cluster import SAFE, SUPERUSER, Cluster, new_folder
 
 NAME = "second"
+TRIES = 400
+PAUSE_SECONDS = 0.05
 
 
 class Pair:
@@ -45,14 +49,23 @@ def pair() -> Generator[Pair]:
         with psycopg.connect(primary.url(), autocommit=True) as connection:
             connection.execute("ALTER SYSTEM SET synchronous_standby_names = 'second'")
             connection.execute("SELECT pg_reload_conf()")
-            connection.execute("CREATE TABLE both_have_it ()")  # waits for the standby
-            connection.execute("DROP TABLE both_have_it")
-            states = connection.execute("SELECT application_name, sync_state FROM pg_stat_replication").fetchall()
-            assert states == [(NAME, "sync")], states
+            _wait_until_synchronous(connection)
         yield Pair(primary, standby)
     finally:
         for cluster in clusters:
             cluster.remove()
+
+
+def _wait_until_synchronous(connection: "psycopg.Connection[Any]") -> None:
+    """Waits until the server has reloaded its settings, which it does after `pg_reload_conf` has returned."""
+    pause = threading.Event()
+    states: list[Any] = []
+    for _ in range(TRIES):
+        states = connection.execute("SELECT application_name, sync_state FROM pg_stat_replication").fetchall()
+        if states == [(NAME, "sync")]:
+            return
+        pause.wait(PAUSE_SECONDS)
+    raise AssertionError(f"the standby did not become synchronous: {states}")
 
 
 def _copy_of(primary: Cluster) -> Cluster:
