@@ -87,6 +87,13 @@ STORE: Final = (
         "a turn is taken although an answer was stale",
         "L9",
         "storage/relational/apply/turns",
+        "if not stale and _advance(transaction, turn):",
+        "if _advance(transaction, turn):",
+    ),
+    in_python(
+        "a turn with effects is taken although an answer was stale",
+        "L9",
+        "storage/relational/apply/turns",
         "if not stale and entered and has_read_all and _advance(",
         "if entered and has_read_all and _advance(",
     ),

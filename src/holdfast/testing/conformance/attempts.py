@@ -79,9 +79,11 @@ class AttemptRules(Rules):
             outcomes = await bench.commit(completion(record), completion(record))
             check(applied(outcomes[0]) and isinstance(outcomes[1], Rejected))
             check(len((await bench.store.load(record.number, 1)).inbox) == 1)
-            again = turn(record, completions=(completion(record),))
-            check(isinstance(await bench.one(again), Rejected), "a turn applied a completion that was recorded before")
-            check((await bench.instance("a")).turn == record.turn)
+            recorded = (completion(record),)
+            for again in (turn(record, completions=recorded), closing(record, completions=recorded)):
+                rejected = isinstance(await bench.one(again), Rejected)
+                check(rejected, "a turn applied a completion that was recorded before")
+                check((await bench.instance("a")).turn == record.turn)
 
         self.on_bench(case)
 
