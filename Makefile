@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DEMO := build/demo
 CHECK_PYTHON = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Holdfast needs Python 3.11 or newer, found " + sys.version.split()[0] + "; name one with make PYTHON=...")'
-PYTEST_JOBS ?= 2
+PYTEST_JOBS ?= 3
 
 .DEFAULT_GOAL := help
 .PHONY: help venv format lint mypy types layers fast check test test-postgres nightly mutants bench bench-postgres bench-compare demo docs clean
@@ -51,9 +51,10 @@ test: lint types layers  ## everything continuous integration runs: about ten mi
 
 test-postgres: $(READY)  ## the scenarios and crashes on PostgreSQL instead of SQLite
 	@HOLDFAST_TEST_STORE=postgres HYPOTHESIS_PROFILE=dev $(BIN)/pytest -q -n $(PYTEST_JOBS) tests/scenarios tests/postgres tests/workers \
-		tests/crash/test_processes.py tests/crash/test_every_commit.py tests/crash/test_flows_every_commit.py
+		tests/crash/test_processes.py tests/crash/test_every_commit.py tests/crash/test_flows_every_commit.py \
+		tests/crash/test_contract_every_commit.py tests/crash/test_activity_cancels.py
 
-nightly: $(READY)  ## the tests with far more random examples
+nightly: $(READY)  ## far more random examples, and the tests above half a minute
 	@HYPOTHESIS_PROFILE=nightly $(BIN)/pytest -q -n $(PYTEST_JOBS) --timeout 7200
 
 mutants: $(READY)  ## mutation tests: break the engine in many small ways, each of which a test must catch

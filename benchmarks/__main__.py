@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from benchmarks import arrivals, bare, bare_arrivals, crash, expiry, graphs, imports, pairs, workloads
+from benchmarks import arrivals, bare, bare_arrivals, contract, crash, expiry, graphs, imports, pairs, workloads
 from benchmarks.measure import Sample
 from benchmarks.report import BENCHES
 from benchmarks.running import run_benches
@@ -61,6 +61,10 @@ MEASURES: Final[dict[str, Measure]] = {
     "B8 recover": crash.b8_recover,
     "IDLE": lambda folder, scale: asyncio.run(workloads.idle(folder, scale)),
     "SLEEPERS": lambda folder, scale: asyncio.run(workloads.sleepers(folder, scale)),
+    "STARTS": lambda folder, scale: asyncio.run(contract.starts_by_client(folder / "engine.db", scale)),
+    "STARTS by rows": lambda folder, scale: asyncio.run(contract.starts_by_rows(folder / "engine.db", scale)),
+    "EXTERNAL": lambda folder, scale: asyncio.run(contract.round_trips(folder / "engine.db", scale / 10)),
+    "B1 beside a writer": lambda folder, scale: asyncio.run(contract.b1_beside_writer(folder / "engine.db", scale)),
     "IMPORT": lambda _folder, _scale: imports.b_import(),
 }
 CHILDREN: Final = {"crashing": crash.run_crashing, "open": crash.run_open_instances, "janitor": expiry.run_janitor}

@@ -289,6 +289,29 @@ BENCHES: Final = (
         ),
     ),
     Bench(
+        "CONTRACT",
+        ("STARTS", "STARTS by rows", "B1", "B1 beside a writer", "EXTERNAL"),
+        3,
+        (
+            Target(
+                "starts by rows over client.start, until they have ended",
+                "x",
+                ratio(("STARTS by rows", "starts_per_s"), ("STARTS", "starts_per_s")),
+                0.3,
+                True,
+            ),
+            Target("starts by rows", "/s", of("STARTS by rows", "starts_per_s")),
+            Target(
+                "B1 beside a program that writes without a pause",
+                "x",
+                ratio(("B1 beside a writer", "steps_per_s"), ("B1", "steps_per_s")),
+                0.5,
+                True,
+            ),
+            Target("external activity: QUEUED, RUNNING, COMPLETED by rows, p50", "ms", of("EXTERNAL", "p50_ms")),
+        ),
+    ),
+    Bench(
         "IMPORT",
         ("IMPORT",),
         5,

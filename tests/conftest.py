@@ -2,7 +2,6 @@
 
 import os
 import signal
-from collections.abc import Sequence
 from typing import Final
 
 import pytest
@@ -15,7 +14,7 @@ __all__ = ["new_cluster", "postgres", "postgres_server"]
 _common = settings(deadline=None, suppress_health_check=(HealthCheck.too_slow,))
 
 settings.register_profile("dev", _common, max_examples=50, stateful_step_count=30)
-settings.register_profile("ci", _common, max_examples=300, stateful_step_count=50, print_blob=True)
+settings.register_profile("ci", _common, max_examples=200, stateful_step_count=50, print_blob=True)
 settings.register_profile("nightly", _common, max_examples=10_000, stateful_step_count=100, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
@@ -33,8 +32,10 @@ SERVERS: Final = {"postgres_server", "new_cluster"}
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
-    """Mark tests that need a PostgreSQL server as slow: `make check` starts none."""
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark tests that need a PostgreSQL server as slow: `make check` starts none. Leave out long ones."""
+    if os.environ.get("HYPOTHESIS_PROFILE") != "nightly" and os.environ.get("HOLDFAST_TEST_STORE") != "postgres":
+        items[:] = [item for item in items if item.get_closest_marker("nightly") is None]
     for item in items:
         if isinstance(item, pytest.Function) and not SERVERS.isdisjoint(item.fixturenames):
             item.add_marker(pytest.mark.slow)

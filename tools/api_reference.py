@@ -46,6 +46,7 @@ SECTIONS: Final[dict[str, tuple[str, ...]]] = {
     ),
     "In activities": ("heartbeat", "activity_info", "ActivityInfo", "idempotency_key", "Cancelled"),
     "Engines, clients and workers": ("Engine", "connect", "Client", "Handle", "Change", "Worker"),
+    "Launchers": ("Launcher", "LaunchTask", "CommandLauncher"),
 }
 """The names of `holdfast` by section. Errors have a page of their own; `testing` has the last section."""
 

@@ -20,6 +20,7 @@ SUFFIXES = (".py", ".sql", ".md")
 ENGINE_TESTS = (
     "tests/scenarios",
     "tests/workers",
+    "tests/contract",
     "tests/crash",
     "tests/simulation",
     "tests/postgres",

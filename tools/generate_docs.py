@@ -12,7 +12,8 @@ import click
 
 from holdfast import errors
 from holdfast.authoring.activity import Cancelled
-from holdfast.cli.commands import EXIT_CODES, VARIABLES, Argument, CliCommand, Group, root
+from holdfast.cli.commands import root
+from holdfast.cli.declarations import EXIT_CODES, VARIABLES, Argument, CliCommand, Group
 from holdfast.core.collation import LEGAL_MOVES, MEANING, WORD, Digit
 from holdfast.core.ledger import SEED, conclude_leg1, enter_leg1, enter_leg2, exit_leg2, read_ledger
 from holdfast.core.lifecycle import ATTEMPT_TABLE, INSTANCE_TABLE

@@ -120,7 +120,7 @@ Columns = dict[str, list[str]]
 
 
 def sqlite_tables() -> Columns:
-    """The tables of a new SQLite store with their columns and types."""
+    """The tables and views of a new SQLite store with their columns and types."""
 
     async def make(store: Path) -> None:
         async with Engine(store):
@@ -131,7 +131,10 @@ def sqlite_tables() -> Columns:
         asyncio.run(make(store))
         connection = sqlite3.connect(store)
         try:
-            asked = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name"
+            asked = (
+                "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite_%' "
+                "ORDER BY name"
+            )
             tables = [name for (name,) in connection.execute(asked)]
             return {
                 table: [f"{name} {kind}" for _, name, kind, *_ in connection.execute(f"PRAGMA table_info({table})")]

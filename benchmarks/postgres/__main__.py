@@ -18,7 +18,7 @@ from typing import Final
 
 from tests.postgres.server import Place
 
-from benchmarks import expiry, workloads
+from benchmarks import contract, expiry, workloads
 from benchmarks.measure import Sample
 from benchmarks.postgres import dbos, wakes
 from benchmarks.postgres.claims import claim_pages
@@ -45,6 +45,9 @@ MEASURES: Final[dict[str, Callable[[Place, float], Sample]]] = {
     "WAKE bare": lambda place, scale: wakes.bare_round_trip(place.server, max(20, int(200 * scale))),
     "ONE WORKER": lambda place, scale: asyncio.run(work_of(place.url, workers=1, bodies=max(20, int(200 * scale)))),
     "TWO WORKERS": lambda place, scale: asyncio.run(work_of(place.url, workers=2, bodies=max(20, int(200 * scale)))),
+    "STARTS": lambda place, scale: asyncio.run(contract.starts_by_client(place.url, scale)),
+    "STARTS by rows": lambda place, scale: asyncio.run(contract.starts_by_rows(place.url, scale)),
+    "EXTERNAL": lambda place, scale: asyncio.run(contract.round_trips(place.url, scale)),
     "EXPIRY": lambda place, scale: asyncio.run(
         expiry.measure(
             place.url,
@@ -115,6 +118,23 @@ BENCHES: Final = (
             Target("longest gap of others", "ms", of("EXPIRY", "longest_ms")),
             Target("a commit of others, p50", "ms", of("EXPIRY", "p50_ms")),
             Target("over a calm one", "x", ratio(("EXPIRY", "p50_ms"), ("EXPIRY", "calm_p50_ms"))),
+        ),
+    ),
+    Bench(
+        "CONTRACT",
+        ("STARTS", "STARTS by rows", "EXTERNAL"),
+        3,
+        (
+            Target(
+                "starts by rows over client.start, until they have ended",
+                "x",
+                ratio(("STARTS by rows", "starts_per_s"), ("STARTS", "starts_per_s")),
+                0.5,
+                True,
+            ),
+            Target("starts by rows", "/s", of("STARTS by rows", "starts_per_s")),
+            Target("external activity: QUEUED, RUNNING, COMPLETED by rows, p50", "ms", of("EXTERNAL", "p50_ms"), 20),
+            Target("the same, p99", "ms", of("EXTERNAL", "p99_ms")),
         ),
     ),
     Bench(

@@ -36,17 +36,22 @@ if TYPE_CHECKING:
     from holdfast.authoring.children import ChildHandle, start
     from holdfast.authoring.events import Event, event, events, raise_event
     from holdfast.authoring.handlers import Query, Update, on_query, on_update, updates_finished
+    from holdfast.authoring.launcher import Launcher, LaunchTask
     from holdfast.authoring.log import log
     from holdfast.authoring.state import set_status, state, wait_until
     from holdfast.authoring.workflow import WorkflowLike as Workflow
     from holdfast.authoring.workflow import workflow
     from holdfast.authoring.workflow_api import WorkflowInfo, continue_as_new, info, now, random, side_effect, uuid4
     from holdfast.client.client import Client, connect
+    from holdfast.client.command_launcher import CommandLauncher
     from holdfast.client.engine import Engine
     from holdfast.client.handle import Handle
     from holdfast.client.views.history import Change
     from holdfast.client.worker import Worker
     from holdfast.errors import (
+        ActivityCancelled,
+        ActivityClosed,
+        ActivityNotFound,
         ActivityTimedOut,
         ClaimsExhausted,
         DeadlineExceeded,
@@ -54,6 +59,7 @@ if TYPE_CHECKING:
         HoldfastError,
         InstanceClosed,
         InstanceConflict,
+        InstanceNotBlocked,
         InstanceNotFound,
         InvalidId,
         MailboxFull,
@@ -73,13 +79,17 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Activity",
+    "ActivityCancelled",
+    "ActivityClosed",
     "ActivityInfo",
+    "ActivityNotFound",
     "ActivityTimedOut",
     "Cancelled",
     "Change",
     "ChildHandle",
     "ClaimsExhausted",
     "Client",
+    "CommandLauncher",
     "DeadlineExceeded",
     "Engine",
     "Event",
@@ -89,8 +99,11 @@ __all__ = [
     "HoldfastError",
     "InstanceClosed",
     "InstanceConflict",
+    "InstanceNotBlocked",
     "InstanceNotFound",
     "InvalidId",
+    "LaunchTask",
+    "Launcher",
     "MailboxFull",
     "PayloadError",
     "Query",
@@ -153,16 +166,21 @@ _NAMES = {
     "authoring.children": ("ChildHandle", "start"),
     "authoring.events": ("Event", "event", "events", "raise_event"),
     "authoring.handlers": ("Query", "Update", "on_query", "on_update", "updates_finished"),
+    "authoring.launcher": ("LaunchTask", "Launcher"),
     "authoring.log": ("log",),
     "authoring.state": ("set_status", "state", "wait_until"),
     "authoring.workflow": ("Workflow", "workflow"),
     "authoring.workflow_api": ("WorkflowInfo", "continue_as_new", "info", "now", "random", "side_effect", "uuid4"),
     "client.client": ("Client", "connect"),
+    "client.command_launcher": ("CommandLauncher",),
     "client.engine": ("Engine",),
     "client.handle": ("Handle",),
     "client.views.history": ("Change",),
     "client.worker": ("Worker",),
     "errors": (
+        "ActivityCancelled",
+        "ActivityClosed",
+        "ActivityNotFound",
         "ActivityTimedOut",
         "ClaimsExhausted",
         "DeadlineExceeded",
@@ -170,6 +188,7 @@ _NAMES = {
         "HoldfastError",
         "InstanceClosed",
         "InstanceConflict",
+        "InstanceNotBlocked",
         "InstanceNotFound",
         "InvalidId",
         "MailboxFull",

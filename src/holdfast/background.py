@@ -32,6 +32,10 @@ class Duty(StrEnum):
     """Reconciles the rows in the worker's name with its memory (W3)."""
     QUERIES = "holdfast-queries"
     """Answers queries that other processes put into the store."""
+    LAUNCHES = "holdfast-launches"
+    """Claims external activities for launchers, and launches them."""
+    CONTRACT_ROWS = "holdfast-contract-rows"
+    """Handles requests of clients and reports of executors."""
     NEW_KEY = "holdfast-new-key"
     """Registers the worker again after it lost its lease."""
     EVENTS = "holdfast-events"
@@ -52,7 +56,18 @@ class Duty(StrEnum):
     """A thread: warns of long waits for the write lock of a SQLite file."""
 
 
-POLLING: Final = frozenset({Duty.CLAIMS, Duty.MAINTENANCE, Duty.RECONCILER, Duty.QUERIES, Duty.RESULTS, Duty.CHANGES})
+POLLING: Final = frozenset(
+    {
+        Duty.CLAIMS,
+        Duty.MAINTENANCE,
+        Duty.RECONCILER,
+        Duty.QUERIES,
+        Duty.CONTRACT_ROWS,
+        Duty.LAUNCHES,
+        Duty.RESULTS,
+        Duty.CHANGES,
+    }
+)
 """Tasks whose timers are poll intervals, not waits for a certain time."""
 
 

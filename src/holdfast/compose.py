@@ -10,7 +10,14 @@ from typing import Any, Final, cast
 
 from holdfast.errors import InvalidOption, StoreError, UsageError
 from holdfast.runtime.platform import ClockAndIds, Platform, SystemClockAndIds
-from holdfast.storage.contract import RAW_TABLES, OpenableStore, Store, StoreDefaults
+from holdfast.storage.contract import (
+    OPEN_CONTRACT,
+    RAW_TABLES,
+    OpenableStore,
+    OpenContractStore,
+    Store,
+    StoreDefaults,
+)
 from holdfast.storage.relational.raw_tables import RawTables
 from holdfast.storage.sqlite.connection import SqliteTables
 
@@ -129,6 +136,15 @@ def capabilities_of(store: object) -> frozenset[str]:
     return frozenset(getattr(store, "capabilities", ()))
 
 
+def open_contract_of(store: object) -> OpenContractStore:
+    """The store itself, if it has the tables of the open contract (C2-C4); `InvalidOption` if it has not."""
+    if OPEN_CONTRACT not in capabilities_of(store):
+        raise InvalidOption(
+            f"{type(store).__name__} has no requests and reports: it does not declare {OPEN_CONTRACT!r}"
+        )
+    return cast("OpenContractStore", store)
+
+
 def _tables_of(store: object) -> RawTables:
     if RAW_TABLES not in capabilities_of(store):
         raise InvalidOption(f"{type(store).__name__} cannot be verified: it does not declare {RAW_TABLES!r}")
@@ -143,6 +159,18 @@ def display_name(store: str | Path) -> str:
     from holdfast.storage.postgres.address import parse  # noqa: PLC0415 - psycopg is an extra
 
     return str(parse(store))
+
+
+def printed_client_roles(url: str) -> str:
+    """The SQL of the roles for clients of the open contract, for the schema of a PostgreSQL URL."""
+    require_psycopg()
+    from holdfast.storage.postgres.address import parse  # noqa: PLC0415 - psycopg is an extra
+    from holdfast.storage.postgres.roles import printed_roles  # noqa: PLC0415
+
+    try:
+        return printed_roles(parse(url).schema)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
 
 
 def printed_schema(url: str, after: int) -> str:

@@ -233,6 +233,10 @@ class InstanceClosed(HoldfastError):
     """The instance has ended, so it takes no more events, updates or requests."""
 
 
+class InstanceNotBlocked(HoldfastError):
+    """The instance is not BLOCKED, so there is nothing to retry (G12)."""
+
+
 class WorkflowFailed(HoldfastError):
     """The workflow failed. `cause` is the error that ended it."""
 
@@ -286,6 +290,10 @@ class UnknownUpdate(UpdateRejected):
         self.handlers = handlers
 
 
+class NodeNotHeld(HoldfastError):
+    """A release of a node that is not held: its digit is not 5, it still waits, or there is no such node (K11)."""
+
+
 class UpdateFailed(HoldfastError):
     """The code of an update raised `cause`."""
 
@@ -316,6 +324,22 @@ class WorkflowTerminated(HoldfastError):
 
 class WorkflowBlocked(HoldfastError):
     """The workflow is blocked (G12): its code does not match its history, never awaits, or kills its workers."""
+
+
+class ActivityCancelled(HoldfastError):
+    """An activity was cancelled from outside of its workflow: by `handle.cancel_activity`, a command or a row (A1).
+
+    It is an ordinary exception, and the activity is not retried. The error of a body that failed after the request is
+    its ``__cause__``.
+    """
+
+
+class ActivityNotFound(HoldfastError):
+    """No activity of the instance has the name, or several have it and the call does not say which."""
+
+
+class ActivityClosed(HoldfastError):
+    """The activity has its answer, or its workflow does not wait for it any more, so it cannot be cancelled."""
 
 
 class ActivityTimedOut(HoldfastError, TimeoutError):

@@ -455,7 +455,8 @@ def test_arguments_by_keyword_are_refused_with_the_way_to_bind_them() -> None:
                 await call(counts, number=1, text="ab", id="a")
             call = engine.start
             with pytest.raises(
-                hf.errors.UsageError, match=r"takes id, policy, event and deadline by keyword, not polcy;"
+                hf.errors.UsageError,
+                match=r"takes id, policy, event, deadline, start_at and trace by keyword, not polcy;",
             ):
                 await call(counts, 1, polcy="reuse")
             assert await engine.list() == []

@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+import sys
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 from tests.crash.program import KillAt, ran, run_program
@@ -11,6 +13,8 @@ import holdfast as hf
 from holdfast.runtime.platform import Platform
 
 CONTINUED_UNTIL = 3
+EXECUTOR = Path(__file__).with_name("executor.py")
+"""The program that runs external activities."""
 
 
 @hf.activity(max_losses=1_000)
@@ -33,6 +37,46 @@ async def flaky(number: int) -> int:
 def blocking(number: int) -> int:
     ran(f"blocking {number}")
     return number * 10
+
+
+async def get_ready(number: int) -> int:
+    ran(f"get_ready {number}")
+    await asyncio.sleep(0.001)
+    return number + 100
+
+
+def get_ready_in_thread(number: int) -> int:
+    ran(f"get_ready_in_thread {number}")
+    return number + 200
+
+
+@hf.activity(prepare=get_ready, max_losses=1_000)
+async def readied(number: int) -> int:
+    ran(f"readied {number}")
+    return int(hf.activity_info().prepared)
+
+
+@hf.activity(prepare=get_ready_in_thread, max_losses=1_000)
+def readied_in_thread(number: int) -> int:
+    ran(f"readied_in_thread {number}")
+    return int(hf.activity_info().prepared)
+
+
+@hf.workflow
+async def preparing() -> list[int]:
+    """Activities that are prepared, one after the other and side by side (L2, L3)."""
+    first = await readied(0)
+    return [first, *await asyncio.gather(readied_in_thread(1), readied(2)), await readied(3)]
+
+
+@hf.activity(external=True, queue="launched", start_to_close=60)
+async def launched(number: int) -> int: ...  # type: ignore[empty-body]
+
+
+@hf.workflow
+async def launching() -> list[int]:
+    """External activities that are launched, beside a step that the worker runs (C4)."""
+    return [await launched(1), *await asyncio.gather(launched(2), step(2))]
 
 
 @hf.workflow
@@ -244,6 +288,8 @@ EXPECTED = {
     "sequence": 4,
     "fan_out": [0, 1, 4, 9, 16],
     "timers": [10, 20, 30, 7, 1],
+    "preparing": [100, 201, 102, 103],
+    "launching": [10, 20, 3],
     "cleaning": 1,
     "streaming": [[0, 1, 2, 3, 4], [0, 1, 2, 3]],
     "keeping": [1, 2, 3, 4, 5],
@@ -266,13 +312,24 @@ STATES = {
 """Where the instances are in the end, of workflows that have others."""
 WORKFLOWS = {workflow.name: workflow for workflow in (sequence, fan_out, timers)}
 """What the tests with many instances mix."""
-ACTIVITIES: list[hf.Activity[..., Any]] = [step, flaky, blocking, resuming, restarting]
+ACTIVITIES: list[hf.Activity[..., Any]] = [
+    step,
+    flaky,
+    blocking,
+    readied,
+    readied_in_thread,
+    launched,
+    resuming,
+    restarting,
+]
 
 
 async def finish(store: str, workflow: str, hook: KillAt | None) -> object:
     world = Platform(fault_hook=hook)
     workflows: list[hf.Workflow[..., Any]] = [
         *WORKFLOWS.values(),
+        preparing,
+        launching,
         cleaning,
         streaming,
         keeping,
@@ -282,7 +339,10 @@ async def finish(store: str, workflow: str, hook: KillAt | None) -> object:
         updating,
     ]
     workflows += [family, packs, stumbles, tidies]
-    engine = hf.Engine(store, workflows=workflows, activities=ACTIVITIES, _platform=world)
+    launcher = hf.CommandLauncher([sys.executable, str(EXECUTOR), store])
+    engine = hf.Engine(
+        store, workflows=workflows, activities=ACTIVITIES, launchers={"launched": launcher}, _platform=world
+    )
     async with engine:
         if workflow == updating.name:
             await send(await engine.start(workflow, id="it"))

@@ -2,12 +2,14 @@
 
 import asyncio
 import os
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 from tests.crash.program import BODIES, KillAt, ran, run_program
 
 import holdfast as hf
+from holdfast.errors import NodeNotHeld
 from holdfast.runtime.platform import Platform
 
 ORDER = Path(__file__).parents[1] / "unit" / "flows" / "samples" / "order.yaml"
@@ -30,6 +32,14 @@ async def step(name: str, value: Any = None) -> Any:
 async def fail(name: str) -> Any:
     ran(f"fail {name}")
     raise ValueError(name)
+
+
+@hf.activity(name="quotes", resumable=True, max_losses=1_000)
+async def quotes() -> AsyncIterator[int]:
+    ran("quotes -")
+    for number in range(1 + hf.activity_info().delivered, 4):
+        await asyncio.sleep(0.001)
+        yield number
 
 
 @hf.activity(name="shop.reserve", max_losses=1_000)
@@ -138,12 +148,36 @@ activities:
   last:   {run: step, input: ["'last'", ["saved.output", "many.output"]], after: [many, other]}
 output: "last.output"
 """
+HOLDS = """
+flow: holds
+activities:
+  start:  {trigger: true}
+  review: {run: step, input: ["'draft'"], after: start, hold: true}
+  ship:   {run: step, input: ["'ship'", "review.output"], after: review}
+  many:   {run: step, each: "[1, 2]", input: ["'many'", "item"], after: start, hold: {timeout: 1h}}
+  late:   {run: step, input: ["'late'"], after: start, hold: {timeout: 5ms}}
+  saved:  {run: step, input: ["'saved'", "late.error.type"], after: {late: {catch: TimeoutError}}}
+  last:   {run: step, input: ["'last'", ["ship.output", "many.output", "saved.output"]], after: [ship, many, saved]}
+output: "last.output"
+"""
+STREAMS = """
+flow: streams
+activities:
+  start:  {trigger: true}
+  quotes: {run: quotes, after: start}
+  price:  {run: step, each: quotes.responses, limit: 2, input: ["'price'", "item * 10"], after: quotes}
+  small:  {flow: small, each: quotes.responses, input: {n: "item"}, after: quotes}
+  last:   {run: step, input: ["'last'", [quotes.output, price.output, small.output]], after: [quotes, price, small]}
+output: "last.output"
+"""
 FLOWS: dict[str, tuple[hf.Flow, dict[str, Any]]] = {
     "e1_children": (hf.Flow.parse(CHILDREN), {}),
     "e2_siblings": (hf.Flow.parse(DIAMOND), {}),
     "e4_rounds": (hf.Flow.parse(ROUNDS), {"seed": [1, {"x": "y"}]}),
     "waits": (hf.Flow.parse(WAITS), {}),
     "error_edges": (hf.Flow.parse(EDGES), {}),
+    "holds": (hf.Flow.parse(HOLDS), {}),
+    "streams": (hf.Flow.parse(STREAMS), {}),
     "order": (hf.Flow.parse(ORDER.read_text(encoding="utf-8").replace("delay: 1h", "delay: 5ms")), INPUT),
 }
 EXPECTED = {
@@ -152,6 +186,8 @@ EXPECTED = {
     "e4_rounds": [3, {"round": 3, "seed": [1, {"x": "y"}]}],
     "waits": [1, "TimeoutError"],
     "error_edges": ["broken", [10, 20, 30, 40]],
+    "holds": ["approved", [1, 2], "TimeoutError"],
+    "streams": [[1, 2, 3], [10, 20, 30], [1, 2, 3]],
     "order": "closed",
 }
 KEYS = {
@@ -160,21 +196,42 @@ KEYS = {
     "e4_rounds": "36666",
     "waits": "6467646",
     "error_edges": "7366366",
+    "holds": "6744666",
+    "streams": "66666",
     "order": "3466666366",
 }
 """The activities in ascending order, each with its digit."""
 
 
+async def release_held(handle: hf.Handle[Any], node: str, output: object) -> None:
+    """Release a node as soon as it is held. The id is the same in every run of the program."""
+    for _ in range(2_000):
+        if (await handle.describe()).closed_at is not None:
+            return
+        try:
+            await handle.release(node, output=output, id=f"{node}-once")
+        except NodeNotHeld:
+            await asyncio.sleep(0.005)
+        except hf.InstanceClosed:
+            return
+        else:
+            return
+    raise AssertionError(f"{node} was never held")
+
+
 async def finish(store: str, flow: str, hook: KillAt | None) -> object:
     code, given = FLOWS[flow]
     flows = [each for each, _ in FLOWS.values()] + [hf.Flow.parse(CHILD)]
-    activities: list[hf.Activity[..., Any]] = [step, fail, reserve, charge, release, pack, delivered, close]
+    activities: list[hf.Activity[..., Any]] = [step, fail, quotes, reserve, charge, release, pack, delivered, close]
     world = Platform(fault_hook=hook)
     engine = hf.Engine(store, workflows=[shipping], activities=activities, flows=flows, _platform=world)
     async with engine:
         handle = await engine.start(code, given, id="it")
         if flow == "order" and (await handle.describe()).closed_at is None:
             await handle.raise_event("approved", id="yes")
+        if flow == "holds":
+            await release_held(handle, "review", "approved")
+            await release_held(handle, "many", ...)
         result = await handle.result()
         if flow == "e1_children":
             await engine.get("loose").result()

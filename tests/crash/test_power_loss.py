@@ -12,18 +12,18 @@ from pathlib import Path
 from random import Random  # noqa: TID251 - seeded, and the seed is printed with a failure
 
 import pytest
-from hypothesis import settings
 from tests.crash import recorded
 from tests.crash.disk import MAIN, Disk, Image, Log, Made, Removed, Synced, Told, Wrote, decode_log
 from tests.forking.processes import run
 from tests.scenarios.support import history_of, rows, together
+from tests.support.examples import examples
 
 import holdfast as hf
 from holdfast.audit.auditor import audit
 from holdfast.core.history import ActivityCompleted, TimerFired
 
 INSTANCES = 8
-IMAGES = max(60, settings().max_examples // 10)
+IMAGES = examples(dev=60, ci=60, nightly=1_000)
 FINISH_EVERY = 4
 SECOND_CUTS = 3
 pytestmark = pytest.mark.timeout(600)  # a thousand power cuts at night

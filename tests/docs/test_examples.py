@@ -55,6 +55,12 @@ EXPECTED = {
         "GET an unknown order: 404",
         "last change: {'state': 'COMPLETED', 'status': 'Your lamp is on its way'}",
     ],
+    "examples/shell_executor.py": [
+        "script: failed render",
+        "script: completed render",
+        "film-1: kelp.mp4",
+        "attempts: 2",
+    ],
     "examples/many_workers.py": ["60 jobs done, 180 results", "the others left with exit codes [0, 0]"],
 }
 

@@ -4,6 +4,7 @@ import html
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -44,6 +45,36 @@ def test_the_commands_after_the_program_run_on_its_store(tmp_path: Path) -> None
         )
         assert done.returncode == 0, done.stderr
         assert "order-42" in done.stdout or "activity_scheduled" in done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("sqlite3") is None, reason="the sqlite3 command is not installed")
+def test_a_row_and_a_command_start_the_workflow(tmp_path: Path) -> None:
+    [program] = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    [commands] = [block for block in re.findall(r"```sh\n(.*?)```", README, re.DOTALL) if "INSERT INTO" in block]
+    (tmp_path / "shop.py").write_text(program, encoding="utf-8")
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "HOLDFAST_STORE": "shop.db"}
+    subprocess.run([sys.executable, "shop.py"], cwd=tmp_path, env=environment, capture_output=True, check=True)
+    script = "\n".join(
+        [
+            "set -e",
+            "trap 'kill $!; wait' EXIT",
+            commands,
+            """holdfast start checkout --id order-43 --input '["4242", 300]' --wait""",
+        ]
+    )
+    done = subprocess.run(
+        ["bash", "-c", script],  # noqa: S607 - the README is for a shell
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=90,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count('result "receipt for 300"') == 2, "one by row and one by command"
 
 
 def test_the_picture_shows_the_demo_of_today_and_fits_its_width() -> None:

@@ -56,6 +56,9 @@ async def fill(store: str) -> None:
                 await asyncio.sleep(0.01)
 
 
+OLD_REQUEST = "INSERT INTO {schema}requests (request_id, workflow, inserted_at_ms) VALUES ('r-1', 'lost', 0)"
+
+
 def check(rows: dict[str, list[tuple[object, ...]]]) -> None:
     found = {comment.partition(",")[0].partition(";")[0]: result for comment, result in rows.items()}
     assert sorted(map(str, found["open instances by workflow and state"])) == ["('stuck', 'RUNNING', 2)"]
@@ -65,6 +68,7 @@ def check(rows: dict[str, list[tuple[object, ...]]]) -> None:
     assert found["activities that failed and will be tried again"] == [("fails", 1, 1)]
     assert found["workers with a lease"] == []
     assert found["timers that are overdue by more than a minute"] == [(0,)]
+    assert found["requests that no worker has handled within a minute"] == [("lost", 1)]
 
 
 def test_both_stores_have_the_same_statements() -> None:
@@ -74,8 +78,9 @@ def test_both_stores_have_the_same_statements() -> None:
 def test_statements_for_sqlite_find_what_they_say(tmp_path: Path) -> None:
     path = str(tmp_path / "shop.db")
     asyncio.run(fill(path))
-    connection: Any = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
+    connection: Any = apsw.Connection(path)
     try:
+        connection.execute(OLD_REQUEST.format(schema=""))
         check({comment: list(connection.execute(sql)) for comment, sql in statements("SQLite").items()})
     finally:
         connection.close()
@@ -85,6 +90,7 @@ def test_statements_for_sqlite_find_what_they_say(tmp_path: Path) -> None:
 def test_statements_for_postgresql_find_what_they_say(postgres: Place) -> None:
     asyncio.run(fill(postgres.url))
     with psycopg.connect(postgres.server) as connection:
+        connection.execute(OLD_REQUEST.format(schema=f"{postgres.schema}.").encode())
         shown = {
             comment: connection.execute(sql.replace("holdfast.", f"{postgres.schema}.").encode()).fetchall()
             for comment, sql in statements("PostgreSQL").items()

@@ -27,6 +27,9 @@ SELECT number, execution FROM "shop".closings ORDER BY number, execution;
 -- audit_count
 SELECT count(*) FROM "shop".instances;
 
+-- audit_events
+SELECT row, state, CASE WHEN refusal IS NULL THEN 0 ELSE 1 END, CASE WHEN handled_at_ms IS NULL THEN 0 ELSE 1 END FROM "shop".activity_events WHERE state NOT IN ('NEW', 'APPLIED', 'WAITING', 'DUPLICATE', 'REFUSED') OR (state IN ('NEW', 'WAITING')) <> (handled_at_ms IS NULL) OR (state IN ('WAITING', 'DUPLICATE', 'REFUSED')) <> (refusal IS NOT NULL) ORDER BY row;
+
 -- audit_history
 SELECT number, execution, turn, events FROM "shop".history ORDER BY number, execution, turn;
 
@@ -42,8 +45,17 @@ SELECT number, execution, row, event FROM "shop".inbox ORDER BY number, row;
 -- audit_instances
 SELECT {raw_instance_columns} FROM "shop".instances ORDER BY number;
 
+-- audit_offers
+SELECT {raw_offer_columns} FROM "shop".offers ORDER BY number, execution, activity, dimension, attempt, entry;
+
 -- audit_orphans
 SELECT 'payloads', number, count(*) FROM "shop".payloads WHERE NOT EXISTS (SELECT 1 FROM "shop".instances WHERE instances.number = payloads.number) GROUP BY number UNION ALL SELECT 'kept', number, count(*) FROM "shop".kept WHERE NOT EXISTS (SELECT 1 FROM "shop".instances WHERE instances.number = kept.number) GROUP BY number;
+
+-- audit_requests
+SELECT row, state, CASE WHEN refusal IS NULL THEN 0 ELSE 1 END, CASE WHEN handled_at_ms IS NULL THEN 0 ELSE 1 END, instance_number, (SELECT count(*) FROM "shop".instances WHERE instances.number = requests.instance_number) FROM "shop".requests WHERE state NOT IN ('NEW', 'ACCEPTED', 'REFUSED', 'TRACE') OR (state = 'NEW') <> (handled_at_ms IS NULL) OR (state = 'REFUSED') <> (refusal IS NOT NULL) OR (state = 'ACCEPTED' AND instance_number IS NULL) OR (instance_number IS NOT NULL AND NOT EXISTS (SELECT 1 FROM "shop".instances WHERE instances.number = requests.instance_number)) ORDER BY row;
+
+-- audit_stranded
+SELECT activity_events.row, offers.name, COALESCE(offers.withdrawn_at_ms, attempts.closed_at_ms, 0) FROM "shop".activity_events LEFT JOIN "shop".offers ON offers.exec_id = activity_events.activity_exec_id LEFT JOIN "shop".attempts ON attempts.number = offers.number AND attempts.execution = offers.execution AND attempts.activity = offers.activity AND attempts.dimension = offers.dimension AND attempts.attempt = offers.attempt WHERE activity_events.state = 'WAITING' AND (offers.withdrawn_at_ms IS NOT NULL OR attempts.closed_at_ms IS NOT NULL OR attempts.number IS NULL) ORDER BY activity_events.row;
 
 -- audit_timers
 SELECT number, execution, timer, due_at_ms FROM "shop".timers ORDER BY number, execution, timer;
@@ -52,7 +64,7 @@ SELECT number, execution, timer, due_at_ms FROM "shop".timers ORDER BY number, e
 SELECT number, id, state, answer FROM "shop".updates ORDER BY number, id;
 
 -- audit_workers
-SELECT key, state FROM "shop".workers ORDER BY key;
+SELECT {raw_worker_columns} FROM "shop".workers ORDER BY key;
 
 -- begin_commit
 INSERT INTO "shop".commits (id, part, at_ms) SELECT $1::bigint, $2::bigint, $3::bigint WHERE NOT EXISTS (SELECT 1 FROM "shop".commits WHERE id = $1::bigint AND NOT is_void) ON CONFLICT (id, part) DO NOTHING;
@@ -80,6 +92,9 @@ UPDATE "shop".instances SET owner = $1, fence = fence + 1, state = 'RUNNING', bl
 
 -- claim_instances
 WITH suspect AS MATERIALIZED ( SELECT number FROM "shop".instances WHERE losses >= 2 AND owner IS NULL AND $2 >= claimable_at_ms AND workflow IN (SELECT value FROM jsonb_array_elements_text(($3)::jsonb) AS json_each(value)) AND NOT EXISTS (SELECT 1 FROM "shop".instances AS tried WHERE tried.losses >= 2 AND tried.owner = $1) LIMIT LEAST(1, $4::bigint) FOR NO KEY UPDATE SKIP LOCKED ), room AS MATERIALIZED ( SELECT $4::bigint - count(*) AS places FROM suspect ), due AS MATERIALIZED ( SELECT each.value, waiting.number FROM jsonb_array_elements_text(($3)::jsonb) AS each(value) CROSS JOIN LATERAL ( SELECT number, claimable_at_ms, row_number() OVER (ORDER BY claimable_at_ms) AS place FROM "shop".instances WHERE workflow = each.value AND claimable_at_ms <= $2 AND owner IS NULL AND losses < 2 ORDER BY claimable_at_ms LIMIT $4 ) AS waiting WHERE jsonb_array_length($3::jsonb) > 1 ORDER BY waiting.claimable_at_ms, waiting.place LIMIT (SELECT places FROM room) ), taken AS MATERIALIZED ( SELECT number FROM "shop".instances WHERE number = ANY (ARRAY(SELECT number FROM due)) AND claimable_at_ms <= $2 AND owner IS NULL AND losses < 2 FOR NO KEY UPDATE SKIP LOCKED ), missing AS MATERIALIZED ( SELECT due.value, count(*) AS share FROM due WHERE due.number NOT IN (SELECT number FROM taken) GROUP BY due.value UNION ALL SELECT each.value, places FROM jsonb_array_elements_text(($3)::jsonb) AS each(value), room WHERE jsonb_array_length($3::jsonb) = 1 ), further AS MATERIALIZED ( SELECT later.number FROM missing CROSS JOIN LATERAL ( SELECT number FROM "shop".instances WHERE workflow = missing.value AND claimable_at_ms <= $2 AND owner IS NULL AND losses < 2 AND number <> ALL (ARRAY(SELECT number FROM due)) ORDER BY claimable_at_ms LIMIT missing.share FOR NO KEY UPDATE SKIP LOCKED ) AS later ) UPDATE "shop".instances SET owner = $1, fence = fence + 1, claimable_at_ms = NULL WHERE number = ANY (ARRAY( SELECT number FROM suspect UNION ALL SELECT number FROM taken UNION ALL SELECT number FROM further )) RETURNING {instance_columns};
+
+-- claim_offer
+UPDATE "shop".offers SET claim = $1 WHERE exec_id = $2;
 
 -- claim_queries
 UPDATE "shop".questions SET taken_by = $1 WHERE id = ANY (ARRAY( SELECT questions.id FROM "shop".questions JOIN "shop".instances ON instances.number = questions.number WHERE questions.taken_by IS NULL AND questions.expires_at_ms > $2 AND instances.turn > 0 AND (instances.owner = $1 OR (instances.owner IS NULL AND instances.workflow IN (SELECT value FROM jsonb_array_elements_text(($3)::jsonb) AS json_each(value)))) LIMIT $4 FOR UPDATE OF questions SKIP LOCKED )) RETURNING id, number, name, input;
@@ -111,14 +126,29 @@ UPDATE "shop".instances SET mail = mail + 1, claimable_at_ms = CASE WHEN $1 AND 
 -- count_lost_owner
 UPDATE "shop".instances SET losses = losses + 1 WHERE number = $1 AND owner = $2;
 
+-- count_new_requests
+SELECT substr(workflow, 1, 1024), count(*) FROM "shop".requests WHERE state = 'NEW' AND kind = 'start' AND workflow IS NOT NULL AND manual = false GROUP BY workflow ORDER BY workflow LIMIT $1;
+
+-- count_open_offers
+SELECT attempts.queue, count(*) FROM "shop".attempts JOIN "shop".offers ON offers.number = attempts.number AND offers.execution = attempts.execution AND offers.activity = attempts.activity AND offers.dimension = attempts.dimension AND offers.attempt = attempts.attempt AND offers.withdrawn_at_ms IS NULL WHERE attempts.state = 'READY' AND attempts.available_at_ms <= $1 GROUP BY attempts.queue;
+
 -- count_open_updates
 SELECT count(*) FROM (SELECT 1 FROM "shop".updates WHERE number = $1 AND answer IS NULL LIMIT $2) AS found;
+
+-- current_offer
+SELECT exec_id, entry FROM "shop".offers WHERE number = $1 AND execution = $2 AND activity = $3 AND dimension = $4 AND attempt = $5 AND withdrawn_at_ms IS NULL ORDER BY entry DESC LIMIT 1 FOR NO KEY UPDATE;
 
 -- dead_owners
 WITH RECURSIVE owners (owner) AS ( (SELECT owner FROM "shop".instances WHERE owner IS NOT NULL ORDER BY owner LIMIT 1) UNION ALL SELECT (SELECT later.owner FROM "shop".instances AS later WHERE later.owner > owners.owner ORDER BY later.owner LIMIT 1) FROM owners WHERE owners.owner IS NOT NULL ), executors (owner) AS ( (SELECT owner FROM "shop".attempts WHERE owner IS NOT NULL AND closed_at_ms IS NULL ORDER BY owner LIMIT 1) UNION ALL SELECT ( SELECT later.owner FROM "shop".attempts AS later WHERE later.owner > executors.owner AND later.closed_at_ms IS NULL ORDER BY later.owner LIMIT 1 ) FROM executors WHERE executors.owner IS NOT NULL ) SELECT owner FROM (SELECT owner FROM owners UNION SELECT owner FROM executors) AS holders WHERE owner IS NOT NULL AND NOT EXISTS (SELECT 1 FROM "shop".workers WHERE key = owner AND state = 'ACTIVE');
 
 -- delete_asked_updates
 DELETE FROM "shop".updates WHERE number = $1 AND answer IS NULL AND state = 'asked';
+
+-- delete_closed_events
+DELETE FROM "shop".activity_events WHERE ctid = ANY (ARRAY( SELECT activity_events.ctid FROM "shop".offers JOIN "shop".instances ON instances.number = offers.number JOIN "shop".activity_events ON activity_events.activity_exec_id = offers.exec_id WHERE instances.closed_at_ms < $1 AND activity_events.inserted_at_ms < $1 LIMIT $2 FOR UPDATE OF activity_events SKIP LOCKED ));
+
+-- delete_closed_offers
+DELETE FROM "shop".offers WHERE exec_id = ANY (ARRAY( SELECT offers.exec_id FROM "shop".offers JOIN "shop".instances ON instances.number = offers.number WHERE instances.closed_at_ms < $1 AND NOT EXISTS (SELECT 1 FROM "shop".activity_events WHERE activity_exec_id = offers.exec_id) LIMIT $2 FOR UPDATE OF offers SKIP LOCKED ));
 
 -- delete_closing
 DELETE FROM "shop".closings WHERE number = $1 AND execution = $2;
@@ -143,6 +173,12 @@ DELETE FROM "shop".commits WHERE ctid = ANY (ARRAY(SELECT ctid FROM "shop".commi
 
 -- delete_query
 DELETE FROM "shop".questions WHERE id = $1;
+
+-- delete_refused_events
+DELETE FROM "shop".activity_events WHERE ctid = ANY (ARRAY( SELECT activity_events.ctid FROM "shop".activity_events WHERE state = 'REFUSED' AND handled_at_ms < $1 AND NOT EXISTS (SELECT 1 FROM "shop".offers WHERE exec_id = activity_exec_id) LIMIT $2 FOR UPDATE SKIP LOCKED ));
+
+-- delete_refused_requests
+DELETE FROM "shop".requests WHERE ctid = ANY (ARRAY( SELECT ctid FROM "shop".requests WHERE state = 'REFUSED' AND handled_at_ms < $1 LIMIT $2 FOR UPDATE SKIP LOCKED ));
 
 -- delete_state_value
 DELETE FROM "shop".kept WHERE number = $1 AND key = $2;
@@ -186,14 +222,26 @@ SELECT 1 FROM "shop".commits WHERE id = $1 AND part = $2 AND NOT is_void;
 -- forget_received
 DELETE FROM "shop".received WHERE number = $1 AND id = $2;
 
+-- handle_reports
+UPDATE "shop".activity_events SET state = judged.value ->> 1, refusal = judged.value ->> 2, cancel_requested = CAST(judged.value ->> 3 AS BIGINT) <> 0, handled_at_ms = CASE WHEN judged.value ->> 1 IN ('NEW', 'WAITING') THEN NULL ELSE CAST($2 AS BIGINT) END FROM jsonb_array_elements($1::jsonb) AS judged(value) WHERE activity_events.row = CAST(judged.value ->> 0 AS BIGINT) AND activity_events.state IN ('NEW', 'WAITING') AND activity_events.row = ANY (ARRAY( SELECT CAST(each.value ->> 0 AS BIGINT) FROM jsonb_array_elements($1::jsonb) AS each(value) ));
+
+-- handle_request
+UPDATE "shop".requests SET state = $1, refusal = $2, instance_number = $3, handled_at_ms = $4 WHERE row = $5 AND state = 'NEW';
+
+-- has_new_report
+SELECT 1 FROM "shop".activity_events WHERE activity_exec_id = $1 AND state = 'NEW' LIMIT 1;
+
 -- has_pending
 SELECT EXISTS (SELECT 1 FROM "shop".inbox WHERE number = $1) OR EXISTS (SELECT 1 FROM "shop".timers WHERE number = $1) OR EXISTS (SELECT 1 FROM "shop".attempts WHERE number = $1 AND (closed_at_ms IS NULL OR ledger % 1000000000000 / 1000000 > ledger % 1000000));
 
 -- has_read_all
 SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM "shop".inbox WHERE number = $1 AND row > $2 AND name IS NOT NULL);
 
+-- hasten_silence
+UPDATE "shop".attempts SET expires_at_ms = $1 WHERE number = $2 AND state = 'CANCELLED_RUNNING' AND owner IS NULL AND (expires_at_ms IS NULL OR expires_at_ms > $1);
+
 -- heartbeat_attempt
-UPDATE "shop".attempts SET heartbeat_at_ms = $1, details = COALESCE($2, details), expires_at_ms = $3 WHERE number = $4 AND execution = $5 AND activity = $6 AND dimension = $7 AND attempt = $8 AND owner = $9 AND state IN ('RUNNING', 'CANCELLED_RUNNING') RETURNING state;
+UPDATE "shop".attempts SET heartbeat_at_ms = $1, details = COALESCE($2, details), expires_at_ms = $3 WHERE number = $4 AND execution = $5 AND activity = $6 AND dimension = $7 AND attempt = $8 AND owner = $9 AND state IN ('RUNNING', 'CANCELLED_RUNNING') RETURNING state, cancel_requested_at_ms;
 
 -- insert_attempt
 INSERT INTO "shop".attempts (number, execution, activity, attempt, name, queue, state, ledger, owner, input, options, available_at_ms, scheduled_at_ms, started_at_ms, expires_at_ms, failures, losses, details) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18);
@@ -210,6 +258,9 @@ INSERT INTO "shop".inbox (number, execution, stamp_ms, event) VALUES ($1, $2, $3
 -- insert_message
 INSERT INTO "shop".inbox (number, execution, stamp_ms, event, name) VALUES ($1, $2, $3, $4, $5);
 
+-- insert_offer
+INSERT INTO "shop".offers (exec_id, number, execution, activity, dimension, attempt, entry, name) VALUES (left(encode(sha256(uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid())), 'hex'), 32), $1, $2, $3, $4, $5, $6, $7);
+
 -- insert_payload
 INSERT INTO "shop".payloads (reference, number, data) VALUES ($1, $2, $3) ON CONFLICT (number, reference) DO NOTHING;
 
@@ -218,6 +269,12 @@ INSERT INTO "shop".questions (id, number, name, input, expires_at_ms) SELECT $1,
 
 -- insert_received
 INSERT INTO "shop".received (number, id) VALUES ($1, $2);
+
+-- insert_report
+INSERT INTO "shop".activity_events ( event_id, activity_exec_id, claim, transition, sequence, payload, error, source, sent_at, inserted_at_ms ) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT (event_id) DO NOTHING;
+
+-- insert_request
+INSERT INTO "shop".requests ( request_id, kind, workflow, instance_id, event_name, input, policy, start_at_ms, deadline_after_ms, manual, source, inserted_at_ms ) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) ON CONFLICT (request_id) DO NOTHING;
 
 -- insert_update
 INSERT INTO "shop".updates (number, id, state, asked) VALUES ($1, $2, 'asked', $3) ON CONFLICT (number, id) DO UPDATE SET state = 'asked', asked = $3, answer = NULL, expires_at_ms = NULL;
@@ -230,6 +287,12 @@ SELECT {instance_columns}, (SELECT value FROM "shop".kept WHERE kept.number = in
 
 -- list_instances
 SELECT {instance_columns}, (SELECT value FROM "shop".kept WHERE kept.number = instances.number AND kept.key = ''), (SELECT id FROM "shop".instances AS above WHERE above.number = instances.parent) FROM "shop".instances WHERE number < $1 AND (state = $2 OR $2 IS NULL) AND (workflow = $3 OR $3 IS NULL) ORDER BY number DESC LIMIT $4;
+
+-- list_requests
+SELECT row, substr(request_id, 1, 1024), substr(kind, 1, 64), substr(workflow, 1, 1024), substr(instance_id, 1, 1024), substr(event_name, 1, 1024), substr(input, 1, 4096), substr(policy, 1, 64), start_at_ms, deadline_after_ms, manual, substr(source, 1, 1024), inserted_at_ms, state, refusal, instance_number, handled_at_ms FROM "shop".requests WHERE row < $1 AND (state = $2 OR CAST($2 AS TEXT) IS NULL) ORDER BY row DESC LIMIT $3;
+
+-- lock_attempt
+SELECT {attempt_columns} FROM "shop".attempts WHERE number = $1 AND execution = $2 AND activity = $3 AND dimension = $4 AND attempt = $5 FOR NO KEY UPDATE;
 
 -- lock_instance
 SELECT {instance_columns} FROM "shop".instances WHERE number = $1 FOR NO KEY UPDATE;
@@ -249,11 +312,20 @@ SELECT number, state, execution, waits, mail, event_policy, mailbox_limit FROM "
 -- lock_mailbox_by_id
 SELECT number, state, execution, waits, mail, event_policy, mailbox_limit FROM "shop".instances WHERE id = $1 AND superseded_at_ms IS NULL FOR NO KEY UPDATE;
 
+-- lock_offer
+SELECT attempts.number, attempts.execution, attempts.activity, attempts.attempt, attempts.dimension, attempts.name, attempts.queue, attempts.state, attempts.ledger, attempts.input, attempts.options, attempts.available_at_ms, attempts.scheduled_at_ms, attempts.started_at_ms, attempts.closed_at_ms, attempts.expires_at_ms, attempts.heartbeat_at_ms, attempts.owner, attempts.failures, attempts.losses, attempts.details, attempts.failure, attempts.cancel_requested_at_ms, claim, sequences, withdrawn_at_ms FROM "shop".offers JOIN "shop".attempts ON attempts.number = offers.number AND attempts.execution = offers.execution AND attempts.activity = offers.activity AND attempts.dimension = offers.dimension AND attempts.attempt = offers.attempt WHERE offers.exec_id = $1 FOR NO KEY UPDATE;
+
+-- lock_request
+SELECT 1 FROM "shop".requests WHERE row = $1 AND state = 'NEW' FOR NO KEY UPDATE;
+
 -- lock_worker
 SELECT state, loss FROM "shop".workers WHERE key = $1;
 
 -- lock_workers
 SELECT key FROM "shop".workers WHERE key = ANY ($1::text[]) ORDER BY key FOR UPDATE;
+
+-- mark_trace
+UPDATE "shop".requests SET state = 'TRACE', instance_number = $2, handled_at_ms = $3 WHERE request_id = $1 AND state = 'NEW';
 
 -- mark_worker_lost
 UPDATE "shop".workers SET state = 'INACTIVE', loss = $3 WHERE key = $1 AND state = 'ACTIVE' AND deadline_ms <= $2;
@@ -263,6 +335,18 @@ UPDATE "shop".attempts SET state = $1, ledger = ledger + $2 - $12, failure = $3,
 
 -- move_inbox
 UPDATE "shop".inbox SET execution = $1 WHERE number = $2;
+
+-- new_reports
+SELECT page.row, left(event_id, 1024), left(activity_exec_id, 1024), CASE WHEN octet_length(page.claim) <= 1024 THEN page.claim END, octet_length(page.claim)::bigint, left(transition, 64), sequence, CASE WHEN (name IS NULL OR name = ANY (ARRAY(SELECT value FROM jsonb_array_elements_text(($1)::jsonb) AS json_each(value)))) AND octet_length(payload) <= $2 THEN payload END, octet_length(payload)::bigint, left(error, $3::int), inserted_at_ms, number, execution, activity, attempt, dimension, name, EXISTS (SELECT 1 FROM "shop".activity_events AS early WHERE early.activity_exec_id = page.activity_exec_id AND early.state = 'WAITING'), name IS NULL OR name = ANY (ARRAY(SELECT value FROM jsonb_array_elements_text(($1)::jsonb) AS json_each(value))) AS is_mine FROM ( SELECT * FROM "shop".activity_events WHERE state = 'NEW' AND row > $5 ORDER BY row LIMIT $4 ) AS page LEFT JOIN "shop".offers ON offers.exec_id = page.activity_exec_id ORDER BY page.row;
+
+-- new_requests
+SELECT row, left(request_id, 1024), left(kind, 64), left(workflow, 1024), left(instance_id, 1024), left(event_name, 1024), CASE WHEN is_mine AND octet_length(input) <= $2 THEN input END, octet_length(input)::bigint, left(policy, 64), start_at_ms, deadline_after_ms, manual, is_mine FROM ( SELECT *, workflow IS NULL OR kind <> 'start' OR manual OR octet_length(workflow) NOT BETWEEN 1 AND 255 OR workflow = ANY (ARRAY(SELECT value FROM jsonb_array_elements_text(($1)::jsonb) AS json_each(value))) AS is_mine FROM "shop".requests WHERE state = 'NEW' AND row > $4 ORDER BY row LIMIT $3 ) AS page ORDER BY row;
+
+-- newest_attempt
+SELECT {attempt_columns} FROM "shop".attempts WHERE number = $1 AND execution = $2 AND activity = $3 AND dimension = $4 ORDER BY attempt DESC LIMIT 1 FOR NO KEY UPDATE;
+
+-- newest_flow
+SELECT definition FROM "shop".flows WHERE name = $1 ORDER BY saved_at_ms DESC, hash LIMIT 1;
 
 -- next_claimable
 SELECT min(( SELECT claimable_at_ms FROM "shop".instances WHERE workflow = each.value AND claimable_at_ms > $2 ORDER BY claimable_at_ms LIMIT 1 )) FROM jsonb_array_elements_text(($1)::jsonb) AS each(value);
@@ -297,11 +381,17 @@ SELECT number FROM "shop".instances WHERE parent = ANY ($1::bigint[]) AND closed
 -- open_closings
 SELECT number, execution FROM "shop".closings LIMIT $1;
 
+-- open_offers
+SELECT offers.exec_id, offers.entry, offers.withdrawn_at_ms, attempts.number, attempts.execution, attempts.activity, attempts.attempt, attempts.dimension, attempts.name, attempts.queue, attempts.state, attempts.ledger, attempts.input, attempts.options, attempts.available_at_ms, attempts.scheduled_at_ms, attempts.started_at_ms, attempts.closed_at_ms, attempts.expires_at_ms, attempts.heartbeat_at_ms, attempts.owner, attempts.failures, attempts.losses, attempts.details, attempts.failure, attempts.cancel_requested_at_ms, (SELECT id FROM "shop".instances WHERE instances.number = attempts.number), (SELECT workflow FROM "shop".instances WHERE instances.number = attempts.number) FROM "shop".attempts JOIN "shop".offers ON offers.number = attempts.number AND offers.execution = attempts.execution AND offers.activity = attempts.activity AND offers.dimension = attempts.dimension AND offers.attempt = attempts.attempt AND offers.withdrawn_at_ms IS NULL WHERE attempts.state = 'READY' AND attempts.available_at_ms <= $1 AND (CAST($2 AS TEXT) IS NULL OR attempts.queue IN (SELECT value FROM jsonb_array_elements_text(($2)::jsonb) AS json_each(value))) AND (CAST($3 AS TEXT) IS NULL OR attempts.name IN (SELECT value FROM jsonb_array_elements_text(($3)::jsonb) AS json_each(value))) ORDER BY attempts.available_at_ms, offers.exec_id LIMIT $4;
+
+-- open_reports
+SELECT row, state FROM ( SELECT * FROM ( SELECT row, state FROM "shop".activity_events WHERE activity_exec_id = $1 AND state = 'NEW' ORDER BY row LIMIT $2 ) AS new UNION ALL SELECT * FROM ( SELECT row, state FROM "shop".activity_events WHERE activity_exec_id = $1 AND state = 'WAITING' ORDER BY row LIMIT $2 ) AS waiting ) AS found ORDER BY row LIMIT $2;
+
 -- owned_attempt
 SELECT {attempt_columns} FROM "shop".attempts WHERE number = $1 AND execution = $2 AND activity = $3 AND dimension = $4 AND attempt = $5 AND owner = $6 AND state = $7 AND ledger = $8;
 
 -- owned_attempt_keys
-SELECT number, execution, activity, attempt, dimension, state, ledger FROM "shop".attempts WHERE owner = $1 AND closed_at_ms IS NULL;
+SELECT number, execution, activity, attempt, dimension, state, ledger, cancel_requested_at_ms FROM "shop".attempts WHERE owner = $1 AND closed_at_ms IS NULL;
 
 -- owned_attempts
 SELECT {attempt_columns} FROM "shop".attempts WHERE owner = $1 AND closed_at_ms IS NULL ORDER BY number, execution, activity, dimension, attempt LIMIT $2 FOR NO KEY UPDATE;
@@ -320,6 +410,12 @@ SELECT {inbox_columns} FROM "shop".inbox WHERE number = $1 ORDER BY row LIMIT $2
 
 -- pending_queries
 SELECT EXISTS (SELECT 1 FROM "shop".questions WHERE taken_by IS NULL AND expires_at_ms > $1), EXISTS (SELECT 1 FROM "shop".questions WHERE expires_at_ms <= $1) OR COALESCE((SELECT min(expires_at_ms) FROM "shop".updates WHERE expires_at_ms IS NOT NULL) <= $1, false);
+
+-- prepare_attempt
+UPDATE "shop".attempts SET state = 'PREPARING', ledger = $1, owner = $2 WHERE number = $3 AND execution = $4 AND activity = $5 AND dimension = $6 AND attempt = $7 AND state = 'READY' AND ledger = $8;
+
+-- queue_attempt
+UPDATE "shop".attempts SET state = 'QUEUED', ledger = $1, owner = $2, heartbeat_at_ms = $3, expires_at_ms = $4 WHERE number = $5 AND execution = $6 AND activity = $7 AND dimension = $8 AND attempt = $9 AND state = 'READY' AND ledger = $10;
 
 -- queues
 SELECT queue, CAST(sum(ready) AS BIGINT), CAST(sum(later) AS BIGINT), CAST(sum(running) AS BIGINT), min(oldest_at_ms) FROM ( SELECT queue, count(*) FILTER (WHERE available_at_ms <= $1) AS ready, count(*) FILTER (WHERE available_at_ms > $1) AS later, 0 AS running, min(available_at_ms) FILTER (WHERE available_at_ms <= $1) AS oldest_at_ms FROM "shop".attempts WHERE state = 'READY' GROUP BY queue UNION ALL SELECT queue, 0, 0, count(*), NULL FROM "shop".attempts WHERE owner IS NOT NULL AND closed_at_ms IS NULL GROUP BY queue ) AS counted GROUP BY queue;
@@ -357,6 +453,12 @@ SELECT collation_key FROM "shop".instances WHERE number = $1;
 -- read_latest
 SELECT {instance_columns}, (SELECT value FROM "shop".kept WHERE kept.number = instances.number AND kept.key = ''), NULL, (SELECT events FROM "shop".history WHERE history.number = instances.number AND history.execution = instances.execution ORDER BY history.turn DESC LIMIT 1) FROM "shop".instances WHERE number = $1;
 
+-- read_notes
+SELECT offers.number, offers.execution, offers.activity, offers.attempt, offers.dimension, activity_events.payload, activity_events.source, activity_events.sent_at, activity_events.inserted_at_ms FROM "shop".offers JOIN "shop".activity_events ON activity_events.activity_exec_id = offers.exec_id WHERE offers.number = $1 AND offers.execution = $2 AND activity_events.transition = 'NOTE' AND activity_events.state = 'APPLIED' ORDER BY activity_events.row DESC LIMIT $3;
+
+-- read_offer
+SELECT offers.exec_id, offers.entry, offers.withdrawn_at_ms, attempts.number, attempts.execution, attempts.activity, attempts.attempt, attempts.dimension, attempts.name, attempts.queue, attempts.state, attempts.ledger, attempts.input, attempts.options, attempts.available_at_ms, attempts.scheduled_at_ms, attempts.started_at_ms, attempts.closed_at_ms, attempts.expires_at_ms, attempts.heartbeat_at_ms, attempts.owner, attempts.failures, attempts.losses, attempts.details, attempts.failure, attempts.cancel_requested_at_ms, (SELECT id FROM "shop".instances WHERE instances.number = attempts.number), (SELECT workflow FROM "shop".instances WHERE instances.number = attempts.number) FROM "shop".offers JOIN "shop".attempts ON attempts.number = offers.number AND attempts.execution = offers.execution AND attempts.activity = offers.activity AND attempts.dimension = offers.dimension AND attempts.attempt = offers.attempt WHERE offers.exec_id = $1;
+
 -- read_parent
 SELECT parent.id, parent.number, child.parent_execution, child.parent_step FROM (SELECT parent, parent_execution, parent_step FROM "shop".instances WHERE number = $1 OFFSET 0) AS child JOIN "shop".instances AS parent ON parent.number = child.parent;
 
@@ -368,6 +470,12 @@ SELECT reference, data FROM "shop".payloads WHERE number = $1;
 
 -- read_query_reply
 SELECT answer FROM "shop".questions WHERE id = $1 AND answer IS NOT NULL;
+
+-- read_report
+SELECT state, refusal, cancel_requested, handled_at_ms FROM "shop".activity_events WHERE event_id = $1;
+
+-- read_request
+SELECT {request_columns} FROM "shop".requests WHERE request_id = $1;
 
 -- read_set_aside
 SELECT execution, events FROM "shop".history WHERE number = $1 AND execution >= $2 AND execution < $3 AND position($4::bytea IN events) > 0 ORDER BY execution DESC, turn DESC LIMIT $5;
@@ -393,6 +501,9 @@ SELECT {worker_columns} FROM "shop".workers ORDER BY registered_at_ms;
 -- ready_attempts
 SELECT {attempt_columns}, (SELECT id FROM "shop".instances WHERE instances.number = attempts.number), (SELECT workflow FROM "shop".instances WHERE instances.number = attempts.number) FROM "shop".attempts WHERE state = 'READY' AND queue = $1 AND available_at_ms <= $2 AND name = ANY (ARRAY(SELECT value FROM jsonb_array_elements_text(($3)::jsonb) AS json_each(value))) ORDER BY available_at_ms LIMIT $4 FOR NO KEY UPDATE OF attempts SKIP LOCKED;
 
+-- refused_sequences
+SELECT sequence FROM "shop".activity_events WHERE activity_exec_id = $1 AND state = 'REFUSED' AND claim IS NOT DISTINCT FROM $2 AND sequence > $3 ORDER BY sequence;
+
 -- register_worker
 INSERT INTO "shop".workers (key, state, token, deadline_ms, lease_ms, host, queues, build, registered_at_ms, slots, workflows, activities, abandoned) VALUES ($1, 'ACTIVE', $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12);
 
@@ -408,11 +519,26 @@ WITH RECURSIVE owned (number, place) AS ( SELECT 0::bigint, 0 UNION ALL SELECT (
 -- renew_lease
 UPDATE "shop".workers SET token = $1, deadline_ms = $2, lease_ms = $3, abandoned = $4 WHERE key = $5 AND state = 'ACTIVE' AND token = $6;
 
+-- reports_of
+SELECT found.row, left(event_id, 1024), left(activity_exec_id, 1024), CASE WHEN octet_length(found.claim) <= 1024 THEN found.claim END, octet_length(found.claim)::bigint, left(transition, 64), sequence, CASE WHEN octet_length(payload) <= $2 THEN payload END, octet_length(payload)::bigint, left(error, $3::int), inserted_at_ms, number, execution, activity, attempt, dimension, name FROM ( SELECT * FROM ( SELECT * FROM "shop".activity_events WHERE activity_exec_id = $1 AND state = 'NEW' ORDER BY row LIMIT $4 ) AS new UNION ALL SELECT * FROM ( SELECT * FROM "shop".activity_events WHERE activity_exec_id = $1 AND state = 'WAITING' ORDER BY row LIMIT $4 ) AS waiting ) AS found LEFT JOIN "shop".offers ON offers.exec_id = found.activity_exec_id ORDER BY found.row LIMIT $4;
+
+-- request_activity_cancel
+UPDATE "shop".attempts SET state = 'CANCELLED_RUNNING', cancel_requested_at_ms = $1, expires_at_ms = $2 WHERE number = $3 AND execution = $4 AND activity = $5 AND dimension = $6 AND attempt = $7 AND state = 'RUNNING' AND ledger / 1000000 = $8 / 1000000;
+
 -- request_cancel
 UPDATE "shop".instances SET state = $1 WHERE number = $2 AND state = $3;
 
+-- retry_blocked
+UPDATE "shop".instances SET state = 'RUNNING', blocked = NULL, blocked_by = NULL, losses = 0, claimable_at_ms = 0 WHERE number = $1 AND state = 'BLOCKED';
+
 -- run_attempt
 UPDATE "shop".attempts SET state = 'RUNNING', ledger = $1, owner = $2, started_at_ms = $3, heartbeat_at_ms = $4, expires_at_ms = $5 WHERE number = $6 AND execution = $7 AND activity = $8 AND dimension = $9 AND attempt = $10 AND state = 'READY' AND ledger = $11;
+
+-- run_prepared
+UPDATE "shop".attempts SET state = 'RUNNING', ledger = $1, started_at_ms = $2, heartbeat_at_ms = $3, expires_at_ms = $4 WHERE number = $5 AND execution = $6 AND activity = $7 AND dimension = $8 AND attempt = $9 AND owner = $10 AND state = 'PREPARING' AND ledger = $11 RETURNING attempt;
+
+-- save_external_attempt
+UPDATE "shop".attempts SET state = $1, ledger = $2, owner = $3, started_at_ms = $4, heartbeat_at_ms = $5, expires_at_ms = $6, details = $7 WHERE number = $8 AND execution = $9 AND activity = $10 AND dimension = $11 AND attempt = $12 AND state = $13 AND ledger = $14;
 
 -- save_flow
 INSERT INTO "shop".flows (hash, name, version, definition, saved_at_ms) VALUES ($1, $2, $3, $4, $5) ON CONFLICT (hash) DO NOTHING;
@@ -424,10 +550,13 @@ SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint, now_ms FROM 
 UPDATE "shop".instances SET waits = COALESCE($1, waits), mail = mail - $2 WHERE number = $3;
 
 -- set_deadline
-UPDATE "shop".instances SET deadline_at_ms = created_at_ms + $1, grace_ms = $2, expires_at_ms = created_at_ms + $1 WHERE number = $3 AND grace_ms IS NULL AND closed_at_ms IS NULL;
+UPDATE "shop".instances SET grace_ms = $2, deadline_at_ms = CASE WHEN start_at_ms > created_at_ms THEN start_at_ms ELSE created_at_ms END + $1, expires_at_ms = CASE WHEN start_at_ms > created_at_ms THEN start_at_ms ELSE created_at_ms END + $1 WHERE number = $3 AND grace_ms IS NULL AND closed_at_ms IS NULL;
 
 -- set_event_policy
 UPDATE "shop".instances SET event_policy = $1, mailbox_limit = $2 WHERE number = $3;
+
+-- set_start_at
+UPDATE "shop".instances SET start_at_ms = $1 WHERE number = $2;
 
 -- set_state_value
 INSERT INTO "shop".kept (number, key, value) VALUES ($1, $2, $3) ON CONFLICT (number, key) DO UPDATE SET value = excluded.value;
@@ -447,6 +576,9 @@ INSERT INTO "shop".instances (number, id, workflow, version, state, execution, t
 -- start_timer
 INSERT INTO "shop".timers (number, execution, timer, due_at_ms) VALUES ($1, $2, $3, $4);
 
+-- stranded_offers
+SELECT DISTINCT activity_events.activity_exec_id FROM "shop".activity_events JOIN "shop".offers ON offers.exec_id = activity_events.activity_exec_id JOIN "shop".attempts ON attempts.number = offers.number AND attempts.execution = offers.execution AND attempts.activity = offers.activity AND attempts.dimension = offers.dimension AND attempts.attempt = offers.attempt WHERE activity_events.state = 'WAITING' AND (offers.withdrawn_at_ms IS NOT NULL OR attempts.closed_at_ms IS NOT NULL) LIMIT $1;
+
 -- supersede_child
 UPDATE "shop".instances SET superseded_at_ms = $1 WHERE id = $2 AND superseded_at_ms IS NULL AND closed_at_ms IS NOT NULL AND parent IS NOT NULL AND parent <> $3 AND (SELECT id FROM "shop".instances AS theirs WHERE theirs.number = instances.parent) = (SELECT id FROM "shop".instances AS ours WHERE ours.number = $3);
 
@@ -455,6 +587,9 @@ UPDATE "shop".instances SET superseded_at_ms = $1 WHERE number = $2 AND supersed
 
 -- terminate_instance
 UPDATE "shop".instances SET state = $1, outcome = $2, turn = turn + 1, stamp_ms = CASE WHEN stamp_ms > $3 THEN stamp_ms ELSE $3 END, closed_at_ms = $3, owner = NULL, claimable_at_ms = NULL, blocked = NULL WHERE number = $4 AND state = $5;
+
+-- update_offer
+UPDATE "shop".offers SET claim = $1, sequences = $2 WHERE exec_id = $3;
 
 -- void_commit
 INSERT INTO "shop".commits (id, part, at_ms, is_void) VALUES ($1, $2, $3, true) ON CONFLICT (id, part) DO UPDATE SET at_ms = excluded.at_ms;
@@ -467,6 +602,9 @@ UPDATE "shop".instances SET claimable_at_ms = 0 WHERE number = $1 AND owner IS N
 
 -- was_received
 SELECT 1 FROM "shop".received WHERE number = $1 AND id = $2;
+
+-- withdraw_offer
+UPDATE "shop".offers SET withdrawn_at_ms = $1 WHERE exec_id = $2;
 
 -- worker_loads
 SELECT owner, CAST(sum(attempts) AS BIGINT), CAST(sum(instances) AS BIGINT) FROM ( SELECT owner, count(*) AS attempts, 0 AS instances FROM "shop".attempts WHERE owner IS NOT NULL AND closed_at_ms IS NULL GROUP BY owner UNION ALL SELECT owner, 0, count(*) FROM "shop".instances WHERE owner IS NOT NULL GROUP BY owner ) AS counted GROUP BY owner;

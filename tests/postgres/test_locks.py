@@ -12,7 +12,7 @@ from psycopg import RawCursor
 from tests.postgres.server import Place
 from tests.postgres.stores import on_a_store, run
 
-from holdfast.storage.members.instances import Release
+from holdfast.storage.members.instances import ClaimInstances, Release
 from holdfast.storage.members.member import Member
 from holdfast.storage.members.outcomes import Applied, Outcome, StartedInstance
 from holdfast.storage.members.workers import MarkWorkerLost
@@ -98,11 +98,12 @@ def never(_: Sequence[Member]) -> bool:
 
 
 class Groups:
-    """Counts how often groups are begun, and stops each between its first locks and the rest, if it is told to."""
+    """Counts how often groups are begun, and stops each after its first locks or before its commit, if told to."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.begun = 0
         self.stop: Callable[[Sequence[Member]], None] = lambda _: None
+        self.stop_applied: Callable[[Sequence[Member]], None] = lambda _: None
         begin = PostgresWriter._begin  # there is no other sign of a second try
 
         def count(*arguments: Any) -> Any:
@@ -111,7 +112,9 @@ class Groups:
 
         def apply(transaction: Any, members: Sequence[Member]) -> list[Outcome]:
             self.stop(members)
-            return apply_members(transaction, members)
+            outcomes = apply_members(transaction, members)
+            self.stop_applied(members)
+            return outcomes
 
         patch.setattr(PostgresWriter, "_begin", count)
         patch.setattr(postgres_writer, "apply_members", apply)
@@ -158,6 +161,42 @@ def test_W6_a_loss_and_a_group_of_the_same_worker_do_not_wait_in_a_circle(
         assert isinstance(lost, Applied)
         assert lost.changed == 3, "the other instance, and what both of them ran"
         assert groups.begun == 2, "a group was tried again"
+        await other.close()
+
+    on_a_store(postgres, case, clock=ManualClock())
+
+
+def test_W6_a_loss_waits_for_a_claim_of_the_same_worker_and_releases_it(
+    postgres: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The claim has found its worker ACTIVE. An instance that it commits after the loss would never be released."""
+    groups, inside, go_on = Groups(monkeypatch), threading.Event(), threading.Event()
+
+    def stop(members: Sequence[Member]) -> None:
+        if isinstance(members[0], ClaimInstances):
+            inside.set()
+            go_on.wait(PATIENCE_SECONDS)
+
+    async def case(store: PostgresStore) -> None:
+        bench = Bench(store, ManualClock())
+        bench.beat(ANNA)
+        await store.commit(CommitId(49), [start("a", workflow="flow")])
+        other = PostgresStore(postgres.url, clock=ManualClock())
+        await other.open()
+        groups.stop_applied = stop
+        claim = ClaimInstances(owner=ANNA, workflows=("flow",), limit=1)
+        ghost = asyncio.create_task(store.commit(CommitId(50), [claim]))
+        await asyncio.to_thread(inside.wait, PATIENCE_SECONDS)
+        lose = MarkWorkerLost(key=ANNA, at_deadline=False, limit=10)
+        losing = asyncio.create_task(other.commit(CommitId(51), [lose]))
+        try:
+            await asyncio.to_thread(until_somebody_waits, postgres)
+        finally:
+            go_on.set()
+        await ghost
+        assert await losing == [Applied(changed=1)]
+        with postgres.connect() as connection:
+            assert run(connection, postgres, "SELECT id, owner FROM {}.instances") == [("a", None)]
         await other.close()
 
     on_a_store(postgres, case, clock=ManualClock())

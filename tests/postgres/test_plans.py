@@ -20,9 +20,13 @@ MANY = 20_000
 EMPTY, OUTDATED, ANALYSED = "empty", "outdated", "analysed"
 FEW = 100
 OF_PEOPLE = "a person asks for it, and it goes through all there is of a kind"
+PRUNING = "every ten minutes, beside the writer, and with a time limit"
+OFFERED = "a join with the attempts that are READY, of which an executor takes some"
 ONLY_ANALYSED = "tested by the values that it has"
 OTHERS = {
-    **dict.fromkeys(("list_instances", "queues", "worker_loads"), OF_PEOPLE),
+    **dict.fromkeys(("list_instances", "queues", "worker_loads", "count_new_requests", "count_open_offers"), OF_PEOPLE),
+    **dict.fromkeys(("delete_closed_events", "delete_closed_offers", "delete_refused_events"), PRUNING),
+    "open_offers": OFFERED,
     "read_inbox_of_owner": ONLY_ANALYSED,
 }
 """Statements that may read whole tables, and why. All others are hot: a new one is tested without being named."""
@@ -39,7 +43,7 @@ HOT = sorted(
 )
 SMALL = ("workers", "clock", "questions", "closings", "flows")
 """Tables of a few rows, whatever happens."""
-SHORT = ("instances_blocked", "questions_waiting")
+SHORT = ("instances_blocked", "questions_waiting", "requests_new", "activity_events_waiting")
 """Indexes that only have what waits for somebody to see to it, and may be read from end to end."""
 FILL: tuple[LiteralString, ...] = (
     """INSERT INTO {0}.instances (id, workflow, version, state, execution, turn, fence, owner, claimable_at_ms,
@@ -67,6 +71,14 @@ FILL: tuple[LiteralString, ...] = (
     "INSERT INTO {0}.received (number, id) SELECT n, 'm' FROM generate_series(%s::int, %s::int) AS n",
     """INSERT INTO {0}.updates (number, id, state, asked)
     SELECT n, 'u', 'asked', 'x' FROM generate_series(%s::int, %s::int) AS n""",
+    """INSERT INTO {0}.requests (request_id, workflow, state, instance_number, handled_at_ms)
+    SELECT 'r' || n, 'flow', CASE WHEN mod(n, 50) = 0 THEN 'REFUSED' ELSE 'ACCEPTED' END, n, n
+    FROM generate_series(%s::int, %s::int) AS n""",
+    """INSERT INTO {0}.offers (exec_id, number, execution, activity, attempt, entry, name)
+    SELECT 'x' || n, n, 1, 1, 1, 1, 'step' FROM generate_series(%s::int, %s::int) AS n""",
+    """INSERT INTO {0}.activity_events (event_id, activity_exec_id, transition, state, handled_at_ms)
+    SELECT 'e' || n, 'x' || n, 'NOTE', CASE WHEN mod(n, 50) = 0 THEN 'REFUSED' ELSE 'APPLIED' END, n
+    FROM generate_series(%s::int, %s::int) AS n""",
 )
 
 

@@ -1,7 +1,7 @@
 """A store with flows in every phase, and what its rows can suffer."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -32,6 +32,43 @@ activities:
   then: {run: nap, after: long}
 """
 
+
+def _in_history(old: str, new: str) -> str:
+    """The statement that replaces a text in the history of an instance."""
+    return f"""UPDATE history SET events = CAST(replace(CAST(events AS TEXT), '{old}', '{new}') AS BLOB)
+        WHERE number = ?1"""  # noqa: S608 - texts of this module
+
+
+@hf.activity
+async def quotes() -> AsyncIterator[int]:
+    for number in (1, 2):
+        yield number
+
+
+@hf.activity
+async def endless() -> AsyncIterator[int]:
+    yield 1
+    await asyncio.Event().wait()
+
+
+HELD = """
+flow: held
+activities:
+  start: {trigger: true}
+  review: {run: brown, after: start, hold: {timeout: 1h}}
+  passed: {run: brown, after: start, hold: true}
+  kept: {run: brown, after: start, hold: true}
+  quotes: {run: quotes, after: start}
+  price: {run: double, each: quotes.responses, after: quotes}
+"""
+LISTENING = """
+flow: listening
+activities:
+  start: {trigger: true}
+  quotes: {run: endless, after: start}
+  price: {run: double, each: quotes.responses, after: quotes}
+"""
+
 FLOW_DAMAGE = [
     # rule, instance, statement; ?1 is the number of the instance
     (Rule.FLOW_KEPT, "awake", "DELETE FROM flows WHERE name = 'fox'"),
@@ -57,22 +94,36 @@ FLOW_DAMAGE = [
         WHERE number = ?1""",
     ),
     (Rule.KEY_COMPLETE, "awake", "UPDATE instances SET state = 'RUNNING', closed_at_ms = NULL WHERE number = ?1"),
+    # the history of a hold without its release, without its timer, and with a release of a node that is held
+    (
+        Rule.KEY_AGREES,
+        "held",
+        _in_history('"event":"node_released","node":"passed"', '"event":"node_released","node":"x"'),
+    ),
+    (Rule.KEY_AGREES, "held", _in_history('{"event":"timer_started"', '{"event":"timer_cancelled"')),
+    (Rule.KEY_AGREES, "held", _in_history('"passed":"4"', '"passed":"6"')),
+    (Rule.KEY_AGREES, "held", _in_history('"review":"5"', '"review":"6"')),
+    (Rule.KEY_AGREES, "held", _in_history('"passed":"4"', '"passed":"5"')),
+    # a response that has no item, and a node that completed while its stream is open
+    (Rule.KEY_AGREES, "held", _in_history('"more":[{"data":2}]', '"more":[{"data":2},{"data":3}]')),
+    (Rule.KEY_AGREES, "held", _in_history('"quotes":"6"', '"quotes":"8"')),
 ]
 
 
 async def make_flows(path: Path) -> None:
     """Instances: awake and caught (completed), bad and cut (failed), hungry (it waits), ended (from outside while it
     waited), stopped (cancelled), busy (an activity runs), round (went round), all (with children), wrong (its input),
-    code.
+    held (two nodes are held, one was released, and a stream had items), listening (a stream is open, and its only
+    item is done), code.
     """
     gates.__init__()  # type: ignore[misc]  # events of this loop
     fox, rounds, family = flow_of(FOX), flow_of(ROUNDS), flow_of(PARENT)
-    catching, fast = flow_of(CATCHING), flow_of(FAST)
+    catching, fast, held, listening = flow_of(CATCHING), flow_of(FAST), flow_of(HELD), flow_of(LISTENING)
     async with hf.Engine(
         path,
-        flows=[fox, rounds, family, catching, fast],
+        flows=[fox, rounds, family, catching, fast, held, listening],
         workflows=[twice],
-        activities=[*FOXES, double, Counter().activity()],
+        activities=[*FOXES, quotes, endless, double, Counter().activity()],
     ) as engine:
         await engine.run(fox, {"speed": 5}, id="awake")
         await engine.run(catching, id="caught")
@@ -91,10 +142,17 @@ async def make_flows(path: Path) -> None:
         await engine.get("ended").terminate("a test")
         await engine.get("stopped").cancel("a test")
         await until(await engine.start(rounds, id="round"), lambda seen: "5" in seen.collation_key)
+        await until(await engine.start(held, id="held"), lambda seen: seen.collation_key[:6] == "556656")
+        await engine.get("held").release("passed")
+        await until(await engine.start(listening, id="listening"), lambda seen: "double" in _completed(seen))
         await engine.start(fox, {"speed": 0}, id="busy")
         await gates.reached.wait()
         with suppress(hf.WorkflowCancelled):
             await engine.get("stopped").result()
+
+
+def _completed(seen: Description) -> set[str]:
+    return {attempt.activity for attempt in seen.attempts if attempt.state == "COMPLETED"}
 
 
 async def until(handle: hf.Handle[object], is_so: Callable[[Description], bool]) -> None:

@@ -9,6 +9,7 @@ import apsw
 from tests.scenarios.kinds import are_files, rows_of, snapshot_of
 
 import holdfast as hf
+from holdfast.core.activity_options import decode_options
 from holdfast.core.history import (
     FROM_OUTSIDE,
     ActivityCompleted,
@@ -23,6 +24,7 @@ from holdfast.core.history import (
     decode_event,
     decode_events,
 )
+from holdfast.core.ledger import read_ledger
 from holdfast.core.lifecycle import ATTEMPT_FINAL, INSTANCE_FINAL, AttemptState, InstanceState, disagreement
 from holdfast.runtime.platform import Platform, SystemClockAndIds
 from holdfast.testing.environment import Environment
@@ -190,13 +192,18 @@ def _of_attempts(path: Path) -> list[str]:
             values[key] = values.get(key, 0) + len(message.numbers)
     problems: list[str] = []
     answered: dict[tuple[int, int, int], int] = {}
-    for number, execution, activity, attempt, state, ledger, owner, closed_at in rows(
-        path, "SELECT number, execution, activity, attempt, state, ledger, owner, closed_at_ms FROM attempts"
+    for number, execution, activity, attempt, state, ledger, owner, closed_at, options in rows(
+        path, "SELECT number, execution, activity, attempt, state, ledger, owner, closed_at_ms, options FROM attempts"
     ):
         which = f"attempt {attempt} of activity {activity} of instance {number}"
-        unapplied = 0 if state == AttemptState.TIMED_OUT else waiting.get((number, activity, attempt), 0)
+        unapplied = (
+            0
+            if state in (AttemptState.TIMED_OUT, AttemptState.CANCELLED) or not read_ledger(ledger).leg1_concluded
+            else waiting.get((number, activity, attempt), 0)
+        )
         unapplied += values.get((number, activity, attempt), 0)
-        why = disagreement(state, ledger, owned=owner is not None, unapplied=unapplied)
+        external = decode_options(options).external is not None
+        why = disagreement(state, ledger, owned=owner is not None, unapplied=unapplied, external=external)
         if why is not None:
             problems.append(f"{which}: {why}")
         if (AttemptState(state) in ATTEMPT_FINAL) != (closed_at is not None):

@@ -90,6 +90,25 @@ async def double(number: int) -> int:
     return 2 * number
 
 
+@hf.activity(external=True, queue="launched", start_to_close=60)
+async def paint() -> None: ...
+
+
+@hf.workflow
+async def paints() -> None:
+    await paint()
+
+
+class Painter:
+    """A launcher that notes the ids of its tasks."""
+
+    def __init__(self) -> None:
+        self.painted: list[str] = []
+
+    async def launch(self, task: hf.LaunchTask) -> None:
+        self.painted.append(task.workflow_exec_id)
+
+
 @hf.workflow
 async def order() -> int:
     total = 0
@@ -106,7 +125,10 @@ async def order() -> int:
 
 async def use_everything(path: Path, during: Callable[[hf.Engine], Coroutine[Any, Any, None]]) -> None:
     """A workflow beside an engine and a client without its code, both of which wait, watch, ask and send."""
-    async with engine_of(path, double, order, lease=2) as engine, await hf.connect(path) as client:
+    painter = Painter()
+    known = (double, order, paint, paints)
+    launchers = {"launched": painter}
+    async with engine_of(path, *known, launchers=launchers, lease=2) as engine, await hf.connect(path) as client:
         handle = await engine.start(order, id="first")
         seen = asyncio.create_task(watch_until_closed(client, "first"))
         ended = asyncio.create_task(client.get("first").result(timeout=20))
@@ -120,6 +142,9 @@ async def use_everything(path: Path, during: Callable[[hf.Engine], Coroutine[Any
         second = await client.start("order", id="second")
         await second.raise_event("go", 2)
         assert await second.result(timeout=20) == 8
+        painting = await client.start("paints", id="third")
+        await until(lambda: painter.painted)
+        await painting.terminate()
     check_tables(path)
 
 

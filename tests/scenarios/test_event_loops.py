@@ -29,6 +29,8 @@ ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "start": (echo, 1),
     "run": (echo, 1),
     "raise_event": ("word", "x"),
+    "cancel_activity": ("echo",),
+    "release": ("node",),
     "query": ("state",),
     "update": ("state",),
     "__aexit__": (None, None, None),

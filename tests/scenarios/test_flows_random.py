@@ -8,12 +8,13 @@ from tests.scenarios.support import engine_of, path_of, together
 from tests.simulation.flow_oracle import foretell
 from tests.simulation.flow_plans import CHILD, Plan, plans, work
 from tests.simulation.test_random_flows import check_end, job_of
+from tests.support.examples import examples
 
 import holdfast as hf
 from holdfast.audit.auditor import audit
 from holdfast.testing.simulation.simulation import RaiseEvent
 
-EXAMPLES = {50: 8, 300: 25}.get(settings().max_examples, 200)
+EXAMPLES = examples(dev=8, ci=25, nightly=200)
 
 
 async def play(plan: Plan, cache_size: int) -> None:

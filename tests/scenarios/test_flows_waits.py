@@ -6,9 +6,10 @@ from collections import Counter
 
 import pytest
 from tests.scenarios.flow_stage import CACHES, played, staged
-from tests.scenarios.support import path_of, rows, until
+from tests.scenarios.support import path_of, rows, together, until
 
 import holdfast as hf
+from holdfast.core.admission import EventPolicy
 from holdfast.core.history import EventReceived, TimerCancelled, TimerFired
 from holdfast.errors import ExpressionError
 
@@ -254,3 +255,39 @@ activities:
         assert isinstance(error, ExpressionError)
         assert "'wait', line 5" in str(error)
         assert stage.key() == "67"
+
+
+POLICIES = """
+event_policy: POLICY
+activities:
+  start: {trigger: true}
+  go:    {wait: {event: go}, after: start}
+  data:  {wait: {event: data}, after: go}
+output: data.output
+"""
+
+
+@CACHES
+@pytest.mark.parametrize("policy", ["mailbox", "drop_unsubscribed"])
+def test_G6_a_flow_keeps_or_drops_events_for_which_no_node_waits(policy: str, cache_size: int) -> None:
+    async def scenario() -> None:
+        async with staged(POLICIES.replace("POLICY", policy), cache_size=cache_size) as stage:
+            handle = await stage.start("f", {})
+            await stage.until_key("956")  # data go start
+            assert await handle.raise_event("data", "early") is (policy == "mailbox")
+            assert await handle.raise_event("go")
+            if policy == "drop_unsubscribed":
+                await stage.until_key("546")
+                assert await handle.raise_event("data", "in time")
+            assert await handle.result() == ("early" if policy == "mailbox" else "in time")
+
+    together(scenario())
+
+
+def test_G6_the_builder_and_yaml_have_the_same_policy() -> None:
+    built = hf.Flow("f")
+    built.trigger("start")
+    built.event_policy("drop_unsubscribed")
+    loaded = hf.Flow.parse(built.to_yaml())
+    assert loaded.definition.event_policy is EventPolicy.DROP_UNSUBSCRIBED
+    assert loaded.hash == built.hash

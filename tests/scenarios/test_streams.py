@@ -8,7 +8,7 @@ import pytest
 from tests.scenarios.support import check_tables, engine_of, finish, history_of, rows, together, until
 
 import holdfast as hf
-from holdfast.core.history import ActivityCancelled, ActivityYielded
+from holdfast.core.history import ActivityAbandoned, ActivityYielded
 
 NOW = hf.Retry(initial=0.001)
 
@@ -190,7 +190,7 @@ def test_L15_leaving_the_loop_abandons_the_activity(tmp_path: Path, way: str) ->
 
     assert finish(collect, endless, stop_is_seen, store=tmp_path / "a.db") == 2
     events = history_of(tmp_path / "a.db", 1)
-    assert [event.activity for event in events if isinstance(event, ActivityCancelled)] == [0]
+    assert [event.activity for event in events if isinstance(event, ActivityAbandoned)] == [0]
 
 
 def test_L13_a_stream_whose_worker_dies_goes_on_elsewhere_without_a_gap(tmp_path: Path) -> None:

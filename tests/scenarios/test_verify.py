@@ -11,6 +11,7 @@ import pytest
 from tests.crash.killed import was_killed
 from tests.forking.processes import Outcome, run
 from tests.scenarios import stores
+from tests.scenarios.contract_damage import CONTRACT_DAMAGE
 from tests.scenarios.damage import CHILD_DAMAGE, DAMAGE
 from tests.scenarios.flow_damage import FLOW_DAMAGE
 from tests.unit.cli.commands import sql
@@ -67,7 +68,9 @@ def test_every_rule_has_a_line_in_the_reference() -> None:
 
 
 def test_every_rule_is_broken_by_a_test() -> None:
-    assert {rule for rule, *_ in (*DAMAGE, *EDITS, *CHILD_DAMAGE, *FLOW_DAMAGE)} | {Rule.FILE_SOUND} == set(Rule)
+    assert {rule for rule, *_ in (*DAMAGE, *EDITS, *CHILD_DAMAGE, *FLOW_DAMAGE, *CONTRACT_DAMAGE)} | {
+        Rule.FILE_SOUND
+    } == set(Rule)
 
 
 def number_of(store: Path, instance: str) -> int:

@@ -147,7 +147,8 @@ the flow was cancelled has left no trace.
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "instance", ["awake", "caught", "bad", "cut", "hungry", "ended", "stopped", "busy", "round", "all"]
+    "instance",
+    ["awake", "caught", "bad", "cut", "hungry", "ended", "stopped", "busy", "round", "all", "held", "listening"],
 )
 def test_K2_no_digit_says_what_its_node_did_not_do(sound: Path, tmp_path: Path, instance: str) -> None:
     (workflow, key), *_ = sql(sound, "SELECT workflow, collation_key FROM instances WHERE id = ?", instance)

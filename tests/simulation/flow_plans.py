@@ -6,7 +6,7 @@ knows how one ends, only that it does, and that whoever reads its history knows 
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import Any, Final, cast
 
@@ -52,6 +52,29 @@ async def work(own: int, values: list[Any], fails: str) -> int:
     return fold(own, values)
 
 
+@hf.activity(name="numbers", retry=hf.Retry(attempts=2, initial=0.01), max_losses=1_000)
+async def numbers(count: int, fails: bool) -> AsyncIterator[int]:
+    """Begins again after a loss. Fails at the end of its first attempt, if at all."""
+    for number in range(count):
+        await asyncio.sleep(0.01)
+        yield number
+    if fails and hf.activity_info().attempt == 1:
+        raise ValueError("broken stream")
+
+
+@hf.activity(name="resumed", resumable=True, retry=hf.Retry(attempts=2, initial=0.01), max_losses=1_000)
+async def resumed(count: int, fails: bool) -> AsyncIterator[int]:
+    """Continues after a loss. Fails at the end of its last attempt, if at all."""
+    for number in range(hf.activity_info().delivered, count):
+        await asyncio.sleep(0.01)
+        yield number
+    if fails:
+        raise ValueError("broken stream")
+
+
+ACTIVITIES: Final[list[hf.Activity[..., Any]]] = [work, numbers, resumed]
+
+
 class Shown:
     """Shown with what it does not leave at its default: a failing plan must fit on a page."""
 
@@ -95,6 +118,10 @@ class Step(Shown):
     target: str = ""
     until: int = 0
     """A cycle goes round while its target has counted less."""
+    stream: str = ""
+    """The parent whose responses are the items of this step."""
+    holds: bool = False
+    """It is held, and not released: it fails by its timeout. Only in wild plans."""
 
 
 @dataclass(slots=True)
@@ -150,6 +177,16 @@ def _parts(plan: Plan, step: Step) -> Iterator[str]:
         yield "join: any"
     if step.when is not None:
         yield f'when: "{_condition(step.when, "")}"'
+    if step.holds:
+        yield "hold: {timeout: 25ms}"
+
+
+ALWAYS_THE_SAME: Final = {
+    "trigger": "trigger: true",
+    "late": "wait: {event: never, timeout: 20ms}",
+    "timer": "wait: {timer: 15ms}",
+    "raise": 'raise: {event: told, to: "flow.id"}',
+}
 
 
 def _action(plan: Plan, step: Step) -> str:
@@ -158,8 +195,6 @@ def _action(plan: Plan, step: Step) -> str:
     if step.fails_in and counter:
         failing = f"{counter}.output == {step.fails_in} ? {failing} : ''"
     match step.kind:
-        case "trigger":
-            return "trigger: true"
         case "work":
             return f'run: work, input: {{own: {step.own}, values: [{_values(step)}], fails: "{failing}"}}'
         case "count":
@@ -168,9 +203,12 @@ def _action(plan: Plan, step: Step) -> str:
         case "each":
             at_once = f", limit: {step.limit}" if step.limit else ""
             fails = f"item == 1 ? '{step.fails}' : ''"
-            items = f"[{', '.join(map(str, range(step.items)))}]"
+            items = f"{step.stream}.responses" if step.stream else f"[{', '.join(map(str, range(step.items)))}]"
             given = f'own: "item + {step.own}", values: [], fails: "{fails}"'
             return f'each: "{items}", run: work, input: {{{given}}}{at_once}'
+        case "numbers":
+            name = "numbers" if step.own % 2 else "resumed"
+            return f"run: {name}, input: {{count: {step.own % 5}, fails: {str(step.own > 30).lower()}}}"
         case "child":
             return f"flow: child, input: {{own: {step.own}}}"
         case "detached":
@@ -178,14 +216,10 @@ def _action(plan: Plan, step: Step) -> str:
             return f"flow: child, input: {{own: {step.own}}}, detached: true{chosen}"
         case "event":
             return f"wait: {{event: {step.name}, timeout: 12h}}"
-        case "late":
-            return "wait: {event: never, timeout: 20ms}"
-        case "timer":
-            return "wait: {timer: 15ms}"
-        case "raise":
-            return 'raise: {event: told, to: "flow.id"}'
-        case _:
+        case "cycle":
             return f"cycle: {step.target}, limit: {step.limit}"
+        case _:
+            return ALWAYS_THE_SAME[step.kind]
 
 
 def _values(step: Step) -> str:
@@ -218,7 +252,7 @@ def _condition(when: bool | str, source: str) -> str:
 
 KINDS: Final = ("work", "work", "work", "work", "each", "child", "event", "late", "timer", "raise")
 FAILURES: Final = ("", "", "", "KeyError", "ValueError")
-WILD_KINDS: Final = (*KINDS, "detached", "detached")
+WILD_KINDS: Final = (*KINDS, "detached", "detached", "each", "numbers", "numbers", "numbers")
 CATCHES: Final = ("LookupError", "KeyError", "ValueError", "Exception", "TimeoutError", "ExpressionError")
 
 
@@ -259,6 +293,14 @@ def _steps(draw: st.DrawFn, name: str, before: list[Step], wild: bool) -> Step:
         step.fails_in = draw(st.integers(0, 2))
     if kind == "each":
         step.items, step.limit = draw(st.integers(0, 4)), draw(st.integers(0, 2))
+        streams = [parent for parent in parents if parent.kind == "numbers" and not parent.holds]
+        if len(streams) > 0 and draw(st.integers(0, 3)) > 0:
+            step.stream = streams[0].name
+            step.is_any = False
+            for arrow in step.after:
+                if arrow.source == step.stream:
+                    arrow.catch, arrow.when = "", None
+    step.holds = wild and draw(st.integers(0, 5)) == 0
     return step
 
 
@@ -269,7 +311,7 @@ def _draw_defaults(draw: st.DrawFn, plan: Plan) -> None:
         plain = [(at, arrow) for at, arrow in leaving if not arrow.catch]
         if sum(arrow.when is not None for _, arrow in plain) and draw(st.booleans()):
             for at, arrow in plain:
-                if arrow.when is None and len(at.after) == 1:
+                if arrow.when is None and len(at.after) == 1 and not at.stream:
                     arrow.otherwise = True
                     break
 

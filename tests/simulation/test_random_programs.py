@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from tests.simulation.leaves import LEAVES, STREAMS
 from tests.simulation.programs import jobs_of, named
 from tests.simulation.sample import ACTIVITIES
+from tests.support.examples import examples
 
 from holdfast.testing.simulation.simulation import simulate
 
@@ -24,7 +25,7 @@ def grow(children: st.SearchStrategy[list[Any]]) -> st.SearchStrategy[list[Any]]
     return branches | families | st.tuples(st.sampled_from(["within", "late"]), children).map(list)
 
 
-EXAMPLES = {50: 10, 300: 100}.get(settings().max_examples, 1_000)
+EXAMPLES = examples(dev=10, ci=100, nightly=1_000)
 """Each is two simulated runs: few in `make check`, more in `make test`, many in `make nightly`."""
 
 stories = st.lists(st.recursive(leaves, grow, max_leaves=8), min_size=1, max_size=3).map(named)

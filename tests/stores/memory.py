@@ -27,13 +27,21 @@ from holdfast.core.lifecycle import AttemptState, InstanceState
 from holdfast.errors import ClientClosed, StoreError
 from holdfast.storage.contract import COMMITS_KEPT_MS, TOMBSTONES_KEPT_MS, Notifier, StoreDefaults
 from holdfast.storage.large_payloads import read_stored, references_in
-from holdfast.storage.members.attempts import ClaimAttempts, Completion, HeartbeatAttempt, OpenNextAttempt
+from holdfast.storage.members.attempts import (
+    CancelActivity,
+    ClaimAttempts,
+    Completion,
+    HeartbeatAttempt,
+    OpenNextAttempt,
+    RunPrepared,
+)
 from holdfast.storage.members.instances import (
     Block,
     ClaimInstances,
     CloseChildren,
     Expire,
     Release,
+    RetryBlocked,
     SaveFlow,
     SetDeadline,
     Start,
@@ -74,8 +82,11 @@ APPLY_BY_TYPE: Final[dict[type[Member], Callable[[MemoryTables, Any], Outcome]]]
     Completion: attempts.apply_completion,
     OpenNextAttempt: attempts.apply_open_next_attempt,
     ClaimInstances: instances.apply_claim_instances,
+    CancelActivity: attempts.apply_cancel_activity,
     ClaimAttempts: attempts.apply_claim_attempts,
+    RunPrepared: attempts.apply_run_prepared,
     Release: instances.apply_release,
+    RetryBlocked: instances.apply_retry_blocked,
     Block: instances.apply_block,
     HeartbeatAttempt: attempts.apply_heartbeat_attempt,
     MarkWorkerLost: attempts.apply_mark_worker_lost,
@@ -354,7 +365,15 @@ class MemoryStore(StoreDefaults):
     async def rows_owned_by(self, owner: WorkerKey) -> OwnedRows:
         held = self.tables.owned_attempts(owner)
         return OwnedRows(
-            attempts=[OwnedAttempt(key=row.key, state=row.state, ledger=row.ledger) for row in held],
+            attempts=[
+                OwnedAttempt(
+                    key=row.key,
+                    state=row.state,
+                    ledger=row.ledger,
+                    cancel_requested_at_ms=row.cancel_requested_at_ms,
+                )
+                for row in held
+            ],
             instances=[OwnedInstance(number=row.number, fence=row.fence) for row in self.tables.owned_instances(owner)],
         )
 

@@ -3,21 +3,29 @@
 import msgspec
 from tests.stores.memory_tables import MemoryTables, Value
 
-from holdfast.core.activity_options import decode_options
+from holdfast.core.activity_options import decode_options, expires_at_cancelled_ms
 from holdfast.core.admission import DeliveryVerdict, MessageKind, decide_delivery, stamp_ms
 from holdfast.core.checks import require
 from holdfast.core.history import ActivityCompleted, ActivityFailed, ActivityYielded, encode_event
 from holdfast.core.leases import LOSS_EVENT, WorkerState
 from holdfast.core.ledger import LEG2_CLOSURE, RESPONSE_ENTRY, UNTOUCHED, Leg1Verdict, conclude_leg1, enter_leg1
-from holdfast.core.lifecycle import AttemptEvent, AttemptState, next_state
+from holdfast.core.lifecycle import ATTEMPT_FINAL, INSTANCE_FINAL, AttemptEvent, AttemptState, next_state
 from holdfast.core.streams import enter_pending, pass_pending
 from holdfast.payloads.failures import Failure
 from holdfast.payloads.limits import INLINE_LIMIT_BYTES
-from holdfast.storage.attempt_endings import end_by_failure, end_by_loss, transition
+from holdfast.storage.attempt_endings import end_by_cancel, end_by_failure, end_by_loss
 from holdfast.storage.large_payloads import large_payload, marked, offload, reference_of
-from holdfast.storage.members.attempts import ClaimAttempts, Completion, HeartbeatAttempt, OpenNextAttempt, Transition
-from holdfast.storage.members.member import CANCEL_REQUESTED
-from holdfast.storage.members.outcomes import Applied, ClaimedAttempts, Outcome, Rejected
+from holdfast.storage.members.attempts import (
+    CancelActivity,
+    ClaimAttempts,
+    Completion,
+    HeartbeatAttempt,
+    OpenNextAttempt,
+    RunPrepared,
+    Transition,
+)
+from holdfast.storage.members.member import CANCEL_AWAITED, CANCEL_REQUESTED
+from holdfast.storage.members.outcomes import Applied, CancelledActivity, ClaimedAttempts, Outcome, Rejected
 from holdfast.storage.members.turns import AppliedValues, StreamValues
 from holdfast.storage.members.workers import MarkWorkerLost, ReleaseUnknown
 from holdfast.storage.records import AttemptKey, AttemptRecord, Fence, InstanceNumber, LargePayload, NewAttempt
@@ -76,7 +84,7 @@ def insert_attempt(tables: MemoryTables, number: InstanceNumber, execution: int,
         options=new.options,
         available_at_ms=new.available_at_ms,
         scheduled_at_ms=new.scheduled_at_ms,
-        started_at_ms=None if new.owner is None else tables.now_ms,
+        started_at_ms=tables.now_ms if new.state is AttemptState.RUNNING else None,
         expires_at_ms=new.expires_at_ms,
         owner=new.owner,
         failures=new.failures,
@@ -110,7 +118,10 @@ def move_attempt(tables: MemoryTables, move: Transition, *, overdue_only: bool =
 
 
 def close_attempt(tables: MemoryTables, completion: Completion, ledger: int) -> bool:
-    """Close the attempt of a completion. A request to cancel that came meanwhile does not make it stale (A1)."""
+    """Close the attempt of a completion. A request to cancel that came meanwhile does not make it stale (A1), unless
+    it is a failure and the request came from outside."""
+    if completion.to_state is not AttemptState.COMPLETED and _asked_meanwhile(tables, completion) is not None:
+        return False
     move = Transition(
         key=completion.key,
         owner=completion.owner,
@@ -121,6 +132,25 @@ def close_attempt(tables: MemoryTables, completion: Completion, ledger: int) -> 
         failure=completion.failure,
     )
     return _move_or_stop(tables, move, by_owner=completion.by_owner) is not None
+
+
+def _asked_meanwhile(tables: MemoryTables, ended: Completion | Transition) -> AttemptRecord | None:
+    """The attempt, if its owner saw it RUNNING and its cancel was requested from outside since then."""
+    found = tables.attempts.get(ended.key)
+    if found is None or ended.from_state is not AttemptState.RUNNING or found.owner != ended.owner:
+        return None
+    is_asked = found.state is AttemptState.CANCELLED_RUNNING and found.cancel_requested_at_ms is not None
+    return found if is_asked else None
+
+
+def end_as_cancelled(tables: MemoryTables, ended: Completion | Transition, *, by_owner: bool) -> bool:
+    """The failure of an attempt that was cancelled from outside meanwhile is answered by `ActivityCancelled`."""
+    found = None if ended.to_state is AttemptState.COMPLETED else _asked_meanwhile(tables, ended)
+    if found is None:
+        return False
+    event = AttemptEvent.FAIL if ended.to_state is AttemptState.FAILED else AttemptEvent.EXPIRE
+    answer = end_by_cancel(found, event, now_ms=tables.now_ms, failure=ended.failure)
+    return isinstance(apply_completion(tables, msgspec.structs.replace(answer, by_owner=by_owner)), Applied)
 
 
 def _move_or_stop(tables: MemoryTables, move: Transition, *, by_owner: bool) -> AttemptState | None:
@@ -139,7 +169,8 @@ def apply_completion(tables: MemoryTables, completion: Completion) -> Outcome:
     answer = completion.event if _is_wanted(tables, completion.key) else None
     ledger = completion.applied_ledger if answer is None else completion.entered_ledger
     if not close_attempt(tables, completion, ledger):
-        return Rejected(reason=STALE)
+        is_answered = end_as_cancelled(tables, completion, by_owner=completion.by_owner)
+        return Applied() if is_answered else Rejected(reason=STALE)
     if answer is not None:
         deliver_answer(tables, completion.key, answer)
     return Applied()
@@ -162,6 +193,8 @@ def _is_wanted(tables: MemoryTables, key: AttemptKey) -> bool:
 
 def apply_open_next_attempt(tables: MemoryTables, retry: OpenNextAttempt) -> Outcome:
     """One attempt ends and the next opens (G13). One that was asked to stop is not tried again."""
+    if end_as_cancelled(tables, retry.ended, by_owner=retry.by_owner):
+        return Applied()
     found = _move_or_stop(tables, retry.ended, by_owner=retry.by_owner)
     if found is None:
         return Rejected(reason=STALE)
@@ -179,7 +212,37 @@ def apply_heartbeat_attempt(tables: MemoryTables, beat: HeartbeatAttempt) -> Out
         return Rejected(reason=STALE)
     details = found.details if beat.details is None else beat.details
     tables.attempts.change(beat.key, heartbeat_at_ms=tables.now_ms, details=details, expires_at_ms=beat.expires_at_ms)
-    return Rejected(reason=CANCEL_REQUESTED) if found.state is AttemptState.CANCELLED_RUNNING else Applied()
+    if found.state is not AttemptState.CANCELLED_RUNNING:
+        return Applied()
+    return Rejected(reason=CANCEL_REQUESTED if found.cancel_requested_at_ms is None else CANCEL_AWAITED)
+
+
+def apply_cancel_activity(tables: MemoryTables, member: CancelActivity) -> Outcome:
+    """Cancel the newest attempt of an activity from outside of its workflow (A1)."""
+    instance = tables.instances.get(member.number)
+    if instance is None or instance.state in INSTANCE_FINAL or instance.execution != member.execution:
+        return Rejected(reason="its execution has ended")
+    where = (member.execution, member.activity, member.dimension)
+    tries = [
+        row
+        for row in tables.attempts_of(member.number)
+        if (row.key.execution, row.key.activity, row.key.dimension) == where
+    ]
+    row = max(tries, key=lambda each: each.key.attempt, default=None)
+    if row is None or row.state in ATTEMPT_FINAL:
+        return Rejected(reason="its execution has ended" if row is None else f"its last attempt is {row.state}")
+    state = next_state(row.state, AttemptEvent.CANCEL)
+    if row.state is AttemptState.RUNNING:
+        expires = expires_at_cancelled_ms(
+            decode_options(row.options),
+            scheduled_at_ms=row.scheduled_at_ms,
+            started_at_ms=row.started_at_ms or row.scheduled_at_ms,
+            heard_at_ms=tables.now_ms,
+        )
+        tables.attempts.change(row.key, state=state, cancel_requested_at_ms=tables.now_ms, expires_at_ms=expires)
+    elif state is AttemptState.CANCELLED:
+        apply_completion(tables, end_by_cancel(row, AttemptEvent.CANCEL, now_ms=tables.now_ms))
+    return CancelledActivity(key=row.key, state=state)
 
 
 def apply_claim_attempts(tables: MemoryTables, claim: ClaimAttempts) -> Outcome:
@@ -202,6 +265,9 @@ def _claim(tables: MemoryTables, claim: ClaimAttempts, row: AttemptRecord) -> At
     if verdict is Leg1Verdict.EXHAUSTED:
         _fail_exhausted(tables, row, options.max_claims)
         return None
+    if options.prepares:
+        preparing = tables.attempts.change(row.key, state=AttemptState.PREPARING, ledger=entered, owner=claim.owner)
+        return _with_input(tables, preparing)
     claimed = tables.attempts.change(
         row.key,
         state=AttemptState.RUNNING,
@@ -213,8 +279,32 @@ def _claim(tables: MemoryTables, claim: ClaimAttempts, row: AttemptRecord) -> At
             scheduled_at_ms=row.scheduled_at_ms, started_at_ms=now_ms, heard_at_ms=now_ms
         ),
     )
+    return _with_input(tables, claimed)
+
+
+def _with_input(tables: MemoryTables, row: AttemptRecord) -> AttemptRecord:
     large = tables.payloads.get((row.key.number, reference_of(row.input)))
-    return with_instance(tables, msgspec.structs.replace(claimed, input=row.input if large is None else large.data))
+    return with_instance(tables, msgspec.structs.replace(row, input=row.input if large is None else large.data))
+
+
+def apply_run_prepared(tables: MemoryTables, member: RunPrepared) -> Outcome:
+    """L3: the preparation has ended, and the body may begin. The same member again changes nothing."""
+    found = tables.attempts.get(member.key)
+    ledger = conclude_leg1(member.from_ledger)
+    if found is None or found.owner != member.owner:
+        return Rejected(reason=STALE)
+    if (found.state, found.ledger) == (AttemptState.PREPARING, member.from_ledger):
+        tables.attempts.change(
+            member.key,
+            state=AttemptState.RUNNING,
+            ledger=ledger,
+            started_at_ms=tables.now_ms,
+            heartbeat_at_ms=tables.now_ms,
+            expires_at_ms=member.expires_at_ms,
+        )
+        return Applied()
+    is_applied = found.state in (AttemptState.RUNNING, AttemptState.CANCELLED_RUNNING) and found.ledger == ledger
+    return Applied(changed=0) if is_applied else Rejected(reason=STALE)
 
 
 def with_instance(tables: MemoryTables, row: AttemptRecord) -> AttemptRecord:
@@ -410,4 +500,4 @@ def _reassign(tables: MemoryTables, attempt: AttemptRecord, *, is_clean: bool) -
         )
         tables.attempts.change(attempt.key, state=AttemptState.READY, owner=None, expires_at_ms=expires)
     else:
-        move_attempt(tables, transition(attempt, event))
+        apply_completion(tables, end_by_cancel(attempt, event, now_ms=tables.now_ms))

@@ -241,7 +241,7 @@ def set_deadline(tables: MemoryTables, number: InstanceNumber, deadline: Deadlin
         return False
     record = None
     if deadline.limit_ms is not None:
-        at_ms = row.created_at_ms + deadline.limit_ms
+        at_ms = row.begins_at_ms + deadline.limit_ms
         record = DeadlineRecord(at_ms=at_ms, grace_ms=deadline.grace_ms, expires_at_ms=at_ms)
     tables.instances.change(number, has_deadline_rule=True, deadline=record)
     return True

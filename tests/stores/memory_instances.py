@@ -70,6 +70,7 @@ from holdfast.storage.members.instances import (
     Block,
     ClaimInstances,
     Release,
+    RetryBlocked,
     SaveFlow,
     Start,
 )
@@ -82,6 +83,7 @@ from holdfast.storage.members.outcomes import (
     EndedInstance,
     Outcome,
     Rejected,
+    RetriedInstance,
     StartedInstance,
     TargetInstance,
 )
@@ -138,7 +140,8 @@ def _create(tables: MemoryTables, start: Start) -> StartedInstance:
         turn=1 if first else 0,
         fence=first.fence if first else Fence(0),
         owner=first.owner if first else None,
-        claimable_at_ms=None if first else 0,
+        claimable_at_ms=None if first else start.start_at_ms or 0,
+        start_at_ms=start.start_at_ms,
         stamp_ms=first.stamp_ms if first else now_ms,
         input=stored_input(tables, number, start.input),
         input_hash=start.input_hash,
@@ -430,6 +433,24 @@ def apply_release(tables: MemoryTables, release: Release) -> Outcome:
     return Applied() if is_mine else Rejected(reason=MOVED_ON)
 
 
+def apply_retry_blocked(tables: MemoryTables, member: RetryBlocked) -> Outcome:
+    """G12: a BLOCKED instance is claimable again, for every build."""
+    row = tables.current(member.id) if member.number is None else tables.instances.get(member.number)
+    if row is None:
+        return Rejected(reason=f"no instance has the id {member.id!r}")
+    found = RetriedInstance(instance=instance_record(row))
+    if found.was_blocked:
+        tables.instances.change(
+            row.number,
+            state=InstanceState.RUNNING,
+            blocked=None,
+            blocked_by=frozenset(),
+            losses=0,
+            claimable_at_ms=0,
+        )
+    return found
+
+
 def apply_block(tables: MemoryTables, block: Block) -> Outcome:
     """G12: an instance whose turn this build cannot take is parked. The same again changes nothing."""
     row = tables.instances.get(block.number)
@@ -509,7 +530,8 @@ def _deliver_update(tables: MemoryTables, found: Instance, event: UpdateAccepted
     if verdict is EventVerdict.DELIVER:
         tables.updates.put((found.number, event.id), Update(state=UpdateState.ASKED, content=content))
         put_message(tables, found, event, name="")
-        tables.wake(found.number)
+        if found.may_begin(tables.now_ms):
+            tables.wake(found.number)
     return verdict
 
 

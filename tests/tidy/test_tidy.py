@@ -185,9 +185,12 @@ NOT_IN_THE_BACKGROUND = {
     "cli/run.py",  # awaited where it is made
     "cli/send.py",  # awaited where it is made
     "cli/worker.py",  # awaited where it is made
+    "cli/activity_run.py",  # awaited where they are made
+    "cli/program.py",  # awaited where they are made
     "client/worker.py",  # awaited where they are made
     "runtime/attempts/shared_tasks.py",  # bodies of activities
     "runtime/queries.py",  # in a group that belongs to a background task
+    "runtime/attempts/launchers.py",  # in a group that belongs to a background task
     "runtime/attempts/executors.py",  # bodies of activities
 }
 

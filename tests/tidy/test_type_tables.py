@@ -24,8 +24,10 @@ from holdfast.core.steps import _BEGINS, _ENDS  # pyright: ignore[reportPrivateU
 from holdfast.flows.run import _APPLY as FLOW_RUN  # pyright: ignore[reportPrivateUsage]
 from holdfast.replay.run import _APPLY  # pyright: ignore[reportPrivateUsage]
 from holdfast.runtime.committer import MAY_CLOSE_OTHERS
+from holdfast.storage.members.attempts import CancelActivity
 from holdfast.storage.members.base import CommitMember
-from holdfast.storage.members.instances import Start, Terminate
+from holdfast.storage.members.contract_rows import InsertReport, InsertRequest
+from holdfast.storage.members.instances import RetryBlocked, Start, Terminate
 from holdfast.storage.members.member import Member
 from holdfast.storage.members.messages import AskQuery, Deliver
 from holdfast.storage.members.outcomes import Outcome
@@ -43,7 +45,7 @@ STEP_BEGINS = {ev.ActivityScheduled, ev.TimerStarted, ev.EventAwaited, ev.ChildS
 STEP_ENDS = {
     ev.ActivityCompleted,
     ev.ActivityFailed,
-    ev.ActivityCancelled,
+    ev.ActivityAbandoned,
     ev.TimerFired,
     ev.TimerCancelled,
     ev.EventWaitEnded,
@@ -63,7 +65,7 @@ TABLES: dict[str, tuple[Collection[Any], set[Any], set[Any]]] = {
         set(),
     ),
     "a client commits these members without a lease": (
-        {Start, Terminate, Deliver, AskQuery},
+        {Start, Terminate, Deliver, AskQuery, CancelActivity, RetryBlocked, InsertRequest, InsertReport},
         {member for member in MEMBERS if member.needs_lease is not CommitMember.needs_lease},
         set(),
     ),
@@ -82,8 +84,8 @@ TABLES: dict[str, tuple[Collection[Any], set[Any], set[Any]]] = {
     "a flow's state reads every event that a flow has": (
         FLOW_STATE,
         EVENTS,
-        # A flow has no streams and no update handlers, records no side effects, and its ends change no node.
-        {ev.ActivityYielded, ev.SideEffectRecorded, ev.EventSetAside} | UPDATES | CODE_ENDS | EXTERNAL_ENDS,
+        # A release is an update; `NodeReleased` has its effect. No side effects are recorded; ends change no node.
+        {ev.SideEffectRecorded, ev.EventSetAside} | UPDATES | CODE_ENDS | EXTERNAL_ENDS,
     ),
     "verify reads every event, flows and updates in modules of their own": (
         _READERS,
@@ -101,7 +103,7 @@ TABLES: dict[str, tuple[Collection[Any], set[Any], set[Any]]] = {
     "an ended step is shown, cancelled by default": (
         STATES_BY_END,
         STEP_ENDS | {ev.EventReceived},
-        {ev.ActivityCancelled, ev.TimerCancelled, ev.EventWaitEnded, ev.ChildStopped},
+        {ev.ActivityAbandoned, ev.TimerCancelled, ev.EventWaitEnded, ev.ChildStopped},
     ),
     "flow events are shown in words, the others by their fields": (DESCRIBED, FLOW_COMMANDS, set()),
     "an activity that ended has an attempt in this state": (
@@ -136,8 +138,9 @@ def _named(types: Collection[Any]) -> list[str]:
 # ---------------------------------------------------------------- match statements with a default
 
 MEMBER_DEFAULTS: Mapping[str, str] = {
-    "_is_likely": "AnswerQuery AskQuery Block ClaimAttempts ClaimInstances ClaimQueries CloseChildren DeleteQueries "
-    "Expire MarkWorkerLost ReleaseUnknown SaveFlow SetDeadline StreamValues Terminate",
+    "_is_likely": "AnswerQuery AskQuery Block CancelActivity ClaimAttempts ClaimInstances ClaimQueries CloseChildren "
+    "DeleteQueries Expire HandleReports InsertReport InsertRequest MarkWorkerLost QueueAttempts ReleaseUnknown "
+    "RetryBlocked SaveFlow SetDeadline StreamValues Terminate",
 }
 """Functions that match on a member of a commit, with the members that take the default branch."""
 

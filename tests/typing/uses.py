@@ -259,6 +259,20 @@ async def outside(engine: hf.Engine, client: hf.Client) -> None:
     del wrong
 
 
+async def releases(handle: hf.Handle[int]) -> None:
+    await handle.release("review")
+    await handle.release("review", output={"text": "final"}, id="r-1", timeout=timedelta(seconds=5))
+    await handle.release()  # type: ignore[call-arg]
+    await handle.release("review", {"text": "final"})  # type: ignore[call-arg]
+    flow = hf.Flow("f")
+    start = flow.trigger("start")
+    quotes = flow.run("quotes", "quotes", after=start, hold=True)
+    flow.run("price", "price", each=quotes.responses, after=quotes, hold={"timeout": "1d"})
+    flow.event_policy("drop_unsubscribed")
+    flow.event_policy("drop")  # type: ignore[arg-type]
+    flow.run("other", "price", after=quotes, hold="soon")  # type: ignore[arg-type]
+
+
 async def in_tests(env: hf.testing.Environment) -> None:
     assert_type(await env.run(checkout, Order("1234", 300)), str)
     assert_type((await env.start(nothing)), hf.Handle[None])

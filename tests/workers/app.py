@@ -114,6 +114,24 @@ async def stopping(name: str) -> str:
     return f"{name} {attempt}"
 
 
+async def get_ready(name: str) -> int:
+    """The process that prepares an attempt. The first entry waits for ever, so that it can be killed meanwhile."""
+    note("prepares", name, os.getpid())
+    await gate(f"{name} is ready")
+    return os.getpid()
+
+
+@hf.activity(prepare=get_ready, rerun_after_loss=False)
+async def readied(name: str) -> int:
+    note("began", name, hf.activity_info().attempt, os.getpid())
+    return int(hf.activity_info().prepared)
+
+
+@hf.workflow
+async def prepares(name: str) -> int:
+    return await readied(name)
+
+
 @hf.activity(queue="lent")
 async def lent(name: str) -> str:
     """Runs where the instance is not."""

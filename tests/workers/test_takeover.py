@@ -11,7 +11,7 @@ from contextlib import ExitStack
 import pytest
 from tests.scenarios.support import together
 from tests.workers.processes import await_note, open_gate, worker
-from tests.workers.support import sound, stored
+from tests.workers.support import attempts, sound, stored
 
 import holdfast as hf
 from holdfast.core.leases import WORKER_LEASE_MS
@@ -66,6 +66,32 @@ def test_W6_the_default_lease_is_taken_over_within_ten_seconds(
     record_property("seconds", took)
     assert took <= DEFAULT_BOUND_SECONDS
     sound(store)
+
+
+@pytest.mark.slow
+def test_W6_a_worker_that_is_killed_while_it_prepares_releases_the_attempt_for_a_rerun(store: str) -> None:
+    """The activity may run at most once: no body began, so the attempt is prepared again and runs."""
+
+    async def scenario() -> None:
+        async with await hf.connect(store) as client:
+            with worker(store) as victim:
+                await client.start("prepares", "a", id="a")
+                await asyncio.to_thread(await_note, store, "prepares", "a", victim.pid)
+                assert [(each.state, each.ledger) for each in await attempts(client, "a")] == [
+                    ("PREPARING", 899_000_000_000_000)
+                ]
+                victim.kill()
+            with worker(store) as heir:
+                await asyncio.to_thread(await_note, store, "prepares", "a", heir.pid)
+                assert [(each.state, each.ledger) for each in await attempts(client, "a")] == [
+                    ("PREPARING", 799_000_000_000_000)
+                ]
+                open_gate(store, "a is ready")
+                assert await client.get("a").result(timeout=30) == heir.pid
+                assert await stored(client, "a") == [("COMPLETED", 0, 0)]
+        sound(store)
+
+    together(scenario(), seconds=60)
 
 
 def test_W1_the_defaults_add_up() -> None:

@@ -10,15 +10,20 @@ from tools.mutations.audits import AUDITS
 from tools.mutations.bodies import BODIES
 from tools.mutations.children import CHILDREN
 from tools.mutations.connections import CONNECTIONS
+from tools.mutations.contract import CONTRACT
 from tools.mutations.deadlines import DEADLINES
+from tools.mutations.executors import EXECUTORS
 from tools.mutations.files import STORE_FILES
 from tools.mutations.graphs import GRAPHS
 from tools.mutations.ids import IDS
 from tools.mutations.messages import MESSAGES
 from tools.mutations.mutant import Mutant
+from tools.mutations.open_contract import OPEN_CONTRACT
 from tools.mutations.optimistic import MANY_AT_ONCE
 from tools.mutations.queries import ASKING
+from tools.mutations.requests_from_outside import FROM_OUTSIDE
 from tools.mutations.running import CLIENT, REPLAY, RUNTIME
+from tools.mutations.shell import SHELL
 from tools.mutations.storage import STATEMENTS, STORE
 from tools.mutations.streams import KEPT_AND_STREAMED
 from tools.mutations.workers import WORKERS
@@ -37,6 +42,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     + DEADLINES
     + CHILDREN
     + BODIES
+    + EXECUTORS
     + RUNTIME
     + REPLAY
     + CLIENT
@@ -44,4 +50,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     + CONNECTIONS
     + MANY_AT_ONCE
     + AUDITS
+    + CONTRACT
+    + FROM_OUTSIDE
+    + OPEN_CONTRACT
+    + SHELL
 )

@@ -7,6 +7,7 @@ from tools.mutations.mutant import Mutant, in_python
 ADDRESS: Final = "tests/postgres/test_address.py"
 CONNECTING: Final = "tests/postgres/test_connecting.py"
 FAULTS: Final = "tests/postgres/test_faults.py"
+WAKEUP: Final = "tests/contract/test_postgres_wakeup.py"
 LISTENING: Final = "tests/postgres/test_listening.py"
 NOTHING_LOST: Final = "tests/postgres/test_nothing_is_lost.py"
 
@@ -63,9 +64,25 @@ CONNECTIONS: Final[tuple[Mutant, ...]] = (
         "what was said while nobody listened is not looked for",
         "G5",
         "storage/postgres/notifier",
-        "heard.set()\n        waiting = select.poll()",
-        "waiting = select.poll()",
+        "heard.set()\n        self._inserted(None)",
+        "self._inserted(None)",
         f"{LISTENING}::test_a_lost_connection_is_made_again_and_wakes_once",
+    ),
+    in_python(
+        "reports of executors wake all duties but the one that handles them",
+        "C12",
+        "storage/postgres/notifier",
+        "if table in (REQUESTS, ACTIVITY_EVENTS):",
+        "if table == REQUESTS:",
+        f"{WAKEUP}::test_C12_the_names_of_activities_are_notified",
+    ),
+    in_python(
+        "a store without triggers is not polled for rows of clients",
+        "C12",
+        "storage/postgres/notifier",
+        "if is_idle and self._has_new_rows(connection):",
+        "if False:",
+        f"{WAKEUP}::test_C12_without_the_triggers_a_worker_polls",
     ),
     in_python(
         "a commit whose answer was lost is taken as made",

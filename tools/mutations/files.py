@@ -13,7 +13,33 @@ STATEMENTS: Final = "tests/unit/storage/test_statements.py"
 WRITER: Final = "tests/unit/storage/sqlite/test_writer.py"
 TELLING: Final = "tests/unit/runtime/test_signals.py"
 
+FOREIGN: Final = "tests/unit/storage/sqlite/test_foreign_writes.py"
+
 STORE_FILES: Final[tuple[Mutant, ...]] = (
+    in_python(
+        "another program blocks the event loop",
+        "C12",
+        "storage/sqlite/writer",
+        "foreign.may_wait = False",
+        "foreign.may_wait = True",
+        f"{FOREIGN}::test_a_group_waits_on_the_writer_s_thread_while_the_loop_runs",
+    ),
+    in_python(
+        "the rest of a halved group is handed over, and taken as written before",
+        "L13",
+        "storage/sqlite/writer",
+        "self._foreign.may_wait = True  # a part may be on disk",
+        "pass  # a part may be on disk",
+        f"{FOREIGN}::test_L13_a_part_of_a_halved_group_waits_where_it_is",
+    ),
+    in_python(
+        "every commit of the own writer is a reason to look for rows of clients",
+        "C12",
+        "storage/sqlite/foreign_writes",
+        "is_same = version is not None and version == self._version",
+        "is_same = False",
+        f"{FOREIGN}::test_the_probe_looks_only_after_commits_of_others_and_survives_trouble",
+    ),
     in_python(
         "a group is acknowledged although its files are gone",
         "G11",

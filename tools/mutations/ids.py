@@ -63,7 +63,7 @@ IDS: Final = (
         "bodies of an instance that was ended elsewhere go on",
         "A9",
         "runtime/duties/reconciler",
-        "self._attempts.cancel_attempt(row.key)",
+        "self._attempts.cancel_attempt(row.key, is_awaited=row.cancel_requested_at_ms is not None)",
         "pass",
         TERMINATE,
     ),
@@ -87,7 +87,7 @@ IDS: Final = (
         "a claimer gets a reference for an input",
         "G13",
         "storage/relational/apply/attempts",
-        "_with_input(transaction, attempt_of(row))",
+        "with_input(transaction, attempt_of(row))",
         "attempt_of(row)",
     ),
     in_python(

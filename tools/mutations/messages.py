@@ -71,8 +71,8 @@ MESSAGES: Final = (
         "a start that finds its instance leaves an event that does not fit to the store",
         "G6",
         "client/embedded_worker",
-        "if start.mail is None or worker",
-        "if start.mail is not None or worker",
+        "if start.mail is None or start",
+        "if start.mail is not None or start",
         SET_ASIDE,
     ),
     in_python(

@@ -244,8 +244,8 @@ ASKING: Final = (
         "an update wakes nobody",
         "G5",
         "storage/relational/apply/messages",
-        'event, name="")',
-        'event, name="", wakes=False)',
+        "wakes=found.may_begin(transaction.now_ms),",
+        "wakes=False,",
     ),
     in_python(
         "an update that nobody took outlives its instance",

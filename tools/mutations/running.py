@@ -328,8 +328,8 @@ RUNTIME: Final = (
         "a silent attempt is never ended",
         "A5",
         "runtime/duties/expiry",
-        "for attempt in await self._store.expired_attempts(ATTEMPTS):",
-        "for attempt in (await self._store.expired_attempts(ATTEMPTS))[:0]:",
+        "ended = [await self._expire(attempt) for attempt in expired]",
+        "ended = [await self._expire(attempt) for attempt in expired[:0]]",
         LIMITS,
     ),
 )

@@ -12,6 +12,7 @@ from holdfast.audit.histories import HistoryReading, shortened
 from holdfast.audit.payloads import Payloads
 from holdfast.audit.problems import Finding, Rule
 from holdfast.core import history as ev
+from holdfast.core.activity_options import decode_options
 from holdfast.core.history import HistoryEvent
 from holdfast.core.ledger import LedgerReading, read_ledger
 from holdfast.core.lifecycle import ATTEMPT_FINAL, AttemptState, disagreement
@@ -26,7 +27,10 @@ OPEN = frozenset({_A.REQUESTED, _A.READY, _A.QUEUED, _A.PREPARING, _A.RUNNING})
 """The attempt waits, is claimed or runs, and was not cancelled."""
 HELD = frozenset({_A.QUEUED, _A.PREPARING, _A.RUNNING, _A.CANCELLED_RUNNING})
 """A worker holds the attempt."""
-ENDED = {ev.ActivityCompleted: frozenset({_A.COMPLETED}), ev.ActivityFailed: frozenset({_A.FAILED, _A.TIMED_OUT})}
+ENDED = {
+    ev.ActivityCompleted: frozenset({_A.COMPLETED}),
+    ev.ActivityFailed: frozenset({_A.FAILED, _A.TIMED_OUT, _A.CANCELLED}),
+}
 """The states of an attempt that can have led to an outcome."""
 
 AttemptAnswer = ev.ActivityCompleted | ev.ActivityFailed
@@ -100,17 +104,39 @@ def _check_one(attempt: RawAttempt, pending: Pending) -> Iterator[Finding]:
         unapplied = pending.values_of.get(which, 0)
         if _counts_responses(state, attempt.ledger):  # else it timed out or never began: no response entered leg 2
             unapplied += pending.answers_of.get(which, 0)
-    if why := _disagreement(state, attempt.ledger, attempt.owner is not None, unapplied):
+    if why := _disagreement(state, attempt.ledger, attempt.owner is not None, unapplied, is_external(attempt)):
         yield Rule.LEDGER_AGREES, f"{shown(attempt)}: {why}"
+    if attempt.cancel_requested_at_ms is not None and not _can_be_cancelled(state, attempt.ledger):
+        yield Rule.LEDGER_AGREES, f"{shown(attempt)} is {state}, and has a request to cancel it while it ran"
     if (state in ATTEMPT_FINAL) != (attempt.closed_at_ms is not None):
         when = "has no time of its end" if attempt.closed_at_ms is None else "has a time of its end"
         yield Rule.LEDGER_AGREES, f"{shown(attempt)} is {state} and {when}"
 
 
 @lru_cache(MOST_REMEMBERED)
-def _disagreement(state: str, ledger: int, is_owned: bool, unapplied: int) -> str | None:
+def _disagreement(state: str, ledger: int, is_owned: bool, unapplied: int, external: bool) -> str | None:
     """`disagreement`, cached because most attempts of a store have one of few ledgers."""
-    return disagreement(state, ledger, owned=is_owned, unapplied=unapplied)
+    return disagreement(state, ledger, owned=is_owned, unapplied=unapplied, external=external)
+
+
+def is_external(attempt: RawAttempt) -> bool:
+    """Whether an executor that is not a worker has the attempt (C4)."""
+    return b'"external"' in attempt.options and _has_executor(attempt.options)
+
+
+@lru_cache(MOST_REMEMBERED)
+def _has_executor(options: bytes) -> bool:
+    try:
+        return decode_options(options).external is not None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+
+
+def _can_be_cancelled(state: str, ledger: int) -> bool:
+    """Whether the attempt may have a request to cancel it from outside: it was RUNNING then."""
+    digits = _read(ledger)
+    is_after = state == _A.CANCELLED_RUNNING or state in ATTEMPT_FINAL
+    return is_after and (digits is None or digits.leg1_concluded)
 
 
 @lru_cache(MOST_REMEMBERED)
@@ -124,7 +150,7 @@ def _read(ledger: int) -> LedgerReading | None:
 
 def _counts_responses(state: str, ledger: int) -> bool:
     digits = _read(ledger)
-    return digits is None or (state != _A.TIMED_OUT and digits.leg1_concluded)
+    return digits is None or (state not in (_A.TIMED_OUT, _A.CANCELLED) and digits.leg1_concluded)
 
 
 def _check_series(activity: int, tries: list[RawAttempt], reading: HistoryReading) -> Iterator[Finding]:
@@ -190,7 +216,9 @@ def _check_progress(activity: int, last: RawAttempt, reading: HistoryReading, pe
         if last.state in OPEN:
             why = "has its outcome" if answered else "is not awaited any more"
             yield Rule.ATTEMPTS_COMPLETE, f"{shown(last)} is {last.state}, but the activity {why}"
-    elif last.state not in OPEN:
+    elif last.state not in OPEN and not (
+        last.state == _A.CANCELLED_RUNNING and last.cancel_requested_at_ms is not None
+    ):
         text = f"{shown(last)} is {last.state}, but its answer is neither in the history nor in the inbox"
         yield Rule.ATTEMPTS_COMPLETE, text
 

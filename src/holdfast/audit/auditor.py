@@ -1,11 +1,12 @@
 """Audits a store instance by instance, in one snapshot and one pass over each table."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
 from holdfast import compose
+from holdfast.audit.contract_rows import check_contract_rows
 from holdfast.audit.flows import read_definition
 from holdfast.audit.instances import Execution, InstanceTables, check_instance
 from holdfast.audit.payloads import Payloads
@@ -14,7 +15,7 @@ from holdfast.audit.scans import Scan, key_of, number_of, parent_of
 from holdfast.core.flow.definition import FlowDefinition
 from holdfast.core.leases import WorkerState
 from holdfast.errors import UsageError
-from holdfast.storage.relational.raw_tables import RawInstance, RawTables, Unreadable
+from holdfast.storage.relational.raw_tables import RawInstance, RawTables, RawWorker, Unreadable
 
 MOST_DEFINITIONS: Final = 64
 """Decoded flows in the cache."""
@@ -92,10 +93,15 @@ class _Auditor:
             self._add(instance, Rule.ONE_CURRENT, text)
         for table, number, rows in tables.orphans():
             self._orphaned(table, number, rows)
+        for row_finding in check_contract_rows(tables, workers.values()):
+            if isinstance(row_finding, Unreadable):
+                self._unreadable(row_finding)
+            else:
+                self._add("", *row_finding)
         if self._progress is not None:
             self._progress(self._instances, total)
 
-    def _check(self, row: RawInstance, scans: "_Scans", workers: set[str]) -> None:
+    def _check(self, row: RawInstance, scans: "_Scans", workers: Container[str]) -> None:
         number = row.number
         scans.seek(number)
         found = InstanceTables(
@@ -118,17 +124,17 @@ class _Auditor:
     def _read_definition(self, digest: str) -> FlowDefinition | Finding:
         return read_definition(digest, self._tables.flow(digest))
 
-    def _workers(self) -> set[str]:
-        keys: set[str] = set()
+    def _workers(self) -> dict[str, RawWorker]:
+        workers: dict[str, RawWorker] = {}
         for worker in self._tables.workers():
             if isinstance(worker, Unreadable):
                 self._unreadable(worker)
                 continue
-            keys.add(worker.key)
+            workers[worker.key] = worker
             if worker.state not in set(WorkerState):
                 text = f"worker {worker.key!r} has the unknown state {worker.state!r}"
                 self._add("", Rule.ROWS_READABLE, text)
-        return keys
+        return workers
 
     def _unreadable(self, row: Unreadable) -> None:
         instance = None if row.number is None else self._tables.id_of(row.number)
@@ -163,11 +169,18 @@ class _Scans:
         self.turns = Scan("history", tables.turns(), key_of, **report)
         self.attempts = Scan("attempts", tables.attempts(), key_of, **report)
         self.children = Scan("children", tables.children(), parent_of, **report)
+        self.offers = Scan("offers", tables.offers(), key_of, **report)
         self.closings = Scan("closings", tables.closings(), key_of, **report)
         self.messages = Scan("inbox", tables.messages(), number_of, **report)
         self.timers = Scan("timers", tables.timers(), number_of, **report)
         self.updates = Scan("updates", tables.updates(), number_of, **report)
-        self._by_execution: tuple[Scan[Any], ...] = (self.turns, self.attempts, self.children, self.closings)
+        self._by_execution: tuple[Scan[Any], ...] = (
+            self.turns,
+            self.attempts,
+            self.children,
+            self.offers,
+            self.closings,
+        )
         self._all = (*self._by_execution, self.messages, self.timers, self.updates)
 
     def seek(self, number: int) -> None:
@@ -188,5 +201,6 @@ class _Scans:
                 self.turns.take(number, execution),
                 self.attempts.take(number, execution),
                 self.children.take(number, execution),
+                self.offers.take(number, execution),
                 bool(self.closings.take(number, execution)),
             )

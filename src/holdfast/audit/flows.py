@@ -24,6 +24,7 @@ from holdfast.core.flow.definition import (
     FailurePolicy,
     FlowDefinition,
     InterruptAction,
+    Node,
     RaiseAction,
     RunAction,
     TriggerAction,
@@ -185,7 +186,7 @@ def _disagreements(node: NodeSnapshot, facts: Facts) -> Iterator[str]:
     """The facts that contradict a digit."""
     digit = node.digit
     action = node.node.action
-    if digit not in POSSIBLE[type(action)]:
+    if digit not in _possible(node.node):
         yield f"a {type(action).__name__.lower()} cannot be that"
         return
     yield from _against_sources(node, facts)
@@ -196,9 +197,20 @@ def _disagreements(node: NodeSnapshot, facts: Facts) -> Iterator[str]:
     elif digit is _D.ERRORED:
         if not _has_failed(node, facts):
             yield "nothing of it failed or was cancelled"
-        if ev.NodeCompleted in node.own_events or _has_all_results(node, steps):
+        has_result = ev.NodeCompleted in node.own_events or _has_all_results(node, steps)
+        if has_result and node.node.hold is None:  # a node that is held has its result, and can still fail
             yield "it completed"
-    elif isinstance(action, RunAction | ChildAction):
+    elif node.node.hold is not None and digit in (_D.PAUSED, _D.RELEASED) and not _still_waits(node):
+        yield from _against_hold(node, steps, facts)
+    else:
+        yield from _against_kind(node, steps, facts)
+
+
+def _against_kind(node: NodeSnapshot, steps: list[RecordedStep], facts: Facts) -> Iterator[str]:
+    """The facts that contradict the digit of a node that has begun and neither failed nor is held."""
+    digit = node.digit
+    action = node.node.action
+    if isinstance(action, RunAction | ChildAction):
         yield from _against_work(node, steps, facts)
     elif isinstance(action, WaitAction):
         yield from _against_wait(node, steps)
@@ -213,6 +225,42 @@ def _disagreements(node: NodeSnapshot, facts: Facts) -> Iterator[str]:
         yield "it has done nothing"
 
 
+def _possible(node: Node) -> frozenset[Digit]:
+    """The digits that a node can have between two turns. One with a hold is never completed without it (K11)."""
+    possible = POSSIBLE[type(node.action)]
+    ends_instance = isinstance(node.action, InterruptAction) and not node.action.target
+    if node.hold is None or ends_instance:
+        return possible
+    return (possible - {_D.COMPLETED}) | {_D.PAUSED, _D.RELEASED}
+
+
+def _still_waits(node: NodeSnapshot) -> bool:
+    """Whether a wait with a hold has not received its event, or has not come to the end of its timer."""
+    return isinstance(node.node.action, WaitAction) and node.digit is _D.PAUSED and node.held is None
+
+
+def _against_hold(node: NodeSnapshot, steps: list[RecordedStep], facts: Facts) -> Iterator[str]:
+    """K11: a node is held once its work is complete, and leaves 5 by a release or by its timeout."""
+    is_held = node.digit is _D.PAUSED
+    action = node.node.action
+    timers = [step for step in steps if step.kind == "timer"]
+    is_timer = isinstance(action, WaitAction) and not action.event
+    waiting = [step for step in timers[1 if is_timer else 0 :] if _is_open(step)]
+    if is_held == (ev.NodeReleased in node.own_events):
+        yield "it was released" if is_held else "no release is recorded"
+    if is_held and node.held is None:
+        yield "it has no output to be released"
+    needs_timer = is_held and node.node.hold is not None and node.node.hold.timeout is not None
+    if bool(waiting) != needs_timer:
+        yield "its hold has a timeout and no open timer" if needs_timer else "a timer of it is still open"
+    if isinstance(action, RunAction | ChildAction):
+        yield from _against_results(node, [step for step in steps if step.kind != "timer"], facts)
+    elif isinstance(action, WaitAction):
+        yield from _against_answer(node, steps)
+    elif ev.NodeCompleted not in node.own_events:
+        yield "it has done nothing"
+
+
 def _against_sources(node: NodeSnapshot, facts: Facts) -> Iterator[str]:
     """K3: a node is pending while a source may still enter it; a node that has begun was entered by one."""
     if isinstance(node.node.action, TriggerAction):
@@ -224,17 +272,23 @@ def _against_sources(node: NodeSnapshot, facts: Facts) -> Iterator[str]:
             yield "a cycle ran it again"
         return
     sources = [facts.flow.nodes[after.source].digit for after in node.node.after]
+    entered = [_enters(node.node, after, digit) for after, digit in zip(node.node.after, sources, strict=True)]
     if node.digit is _D.PENDING and not any(source in OPEN for source in sources):
         yield "all its sources are decided: it would wait for ever"
     if node.digit is _D.SKIPPED and not facts.was_cancelled:
         yield from _against_skip(node, sources)
-    if node.digit not in (_D.PENDING, _D.SKIPPED) and not any(map(_enters, node.node.after, sources)):
+    if node.digit not in (_D.PENDING, _D.SKIPPED) and not any(entered):
         yield "no source entered it"
 
 
-def _enters(after: After, source: Digit) -> bool:
-    """Whether a source with this digit can have entered the node by this edge (K4)."""
-    return source in DONE if after.catch is None else source is _D.ERRORED
+def _enters(node: Node, after: After, source: Digit) -> bool:
+    """Whether a source with this digit can have entered the node by this edge (K4).
+
+    A response enters it while the source still runs, and the source may fail after that (K10).
+    """
+    if after.catch is not None:
+        return source is _D.ERRORED
+    return source in DONE or (after.source == node.stream and source in (_D.STARTED, _D.ERRORED))
 
 
 def _is_skipped(node: NodeSnapshot) -> bool:
@@ -263,15 +317,22 @@ def _has_failed(node: NodeSnapshot, facts: Facts) -> bool:
 
 
 def _has_all_results(node: NodeSnapshot, steps: Sequence[RecordedStep]) -> bool:
-    """Whether each step has a result. A fan-out may fail on its own: by the input of an item, or by too long a list."""
-    if ev.FanOutStarted in node.own_events and ev.NodeFailed in node.own_events:
+    """Whether each step has a result.
+
+    A fan-out may fail on its own: by the input of an item, or by too long a list. So may a stream, by its list.
+    """
+    can_fail_alone = ev.FanOutStarted in node.own_events or isinstance(node.node.action, RunAction)
+    if can_fail_alone and ev.NodeFailed in node.own_events:
         return False
     expected = _expected(node)
     return bool(steps) and len(steps) == expected and all(step.ended_by in RESULTS for step in steps)
 
 
 def _expected(node: NodeSnapshot) -> int | None:
-    """The number of results of a complete node; None for a fan-out that has not begun."""
+    """The number of results of a complete node; None for a fan-out that has not begun.
+
+    The items of a stream are the responses in its history (K10).
+    """
     action = node.node.action
     return node.count if isinstance(action, RunAction | ChildAction) and action.each is not None else 1
 
@@ -279,18 +340,29 @@ def _expected(node: NodeSnapshot) -> int | None:
 def _against_work(node: NodeSnapshot, steps: list[RecordedStep], facts: Facts) -> Iterator[str]:
     """An activity or a child is started while a step is open, and completed when every item has its result."""
     action = node.node.action
-    is_detached = isinstance(action, ChildAction) and action.detached
-    expected = _expected(node)
-    done = [step for step in steps if is_detached or step.ended_by in RESULTS]
     if node.digit is _D.STARTED:
-        waiting = [step for step in steps if _is_open(step)]
+        waiting = [step for step in steps if _is_open(step) and step.kind != "timer"]  # the timer of a hold
         # A detached child with an id of its own is started until the store has confirmed that the id was free.
-        may_wait = not is_detached or (isinstance(action, ChildAction) and action.id)
-        if not (waiting and may_wait):
+        may_wait = not _is_detached(node) or (isinstance(action, ChildAction) and action.id)
+        awaits_stream = bool(node.node.stream) and facts.flow.nodes[node.node.stream].digit is _D.STARTED
+        if not (waiting and may_wait) and not awaits_stream:
             yield "nothing of it is open"
         if facts.is_open:
             yield from _against_open(waiting, facts)
         return
+    yield from _against_results(node, steps, facts)
+
+
+def _is_detached(node: NodeSnapshot) -> bool:
+    return isinstance(node.node.action, ChildAction) and node.node.action.detached
+
+
+def _against_results(node: NodeSnapshot, steps: list[RecordedStep], facts: Facts) -> Iterator[str]:
+    """A node has completed when every item has its result."""
+    expected = _expected(node)
+    done = [step for step in steps if _is_detached(node) or step.ended_by in RESULTS]
+    if node.node.stream and facts.flow.nodes[node.node.stream].digit not in DONE:
+        yield f"the stream of {node.node.stream!r} is not closed"
     if expected is None or len(done) != expected:
         yield f"{len(done)} of {'its items' if expected is None else expected} completed"
     for step in done:
@@ -329,10 +401,18 @@ def _against_wait(node: NodeSnapshot, steps: list[RecordedStep]) -> Iterator[str
         if not any(step.kind == kind and _is_open(step) for step in steps):
             yield f"it has no open wait for its {kind}"
         return
+    yield from _against_answer(node, steps)
+
+
+def _against_answer(node: NodeSnapshot, steps: list[RecordedStep]) -> Iterator[str]:
+    """A wait that is over received its event, or came to the end of its timer."""
+    action = node.node.action
+    kind = "event" if isinstance(action, WaitAction) and action.event else "timer"
     released_by = ev.EventReceived if kind == "event" else ev.TimerFired
     if not any(step.ended_by is released_by for step in steps):
         yield f"its {kind} never came"
-    if any(step.is_open for step in steps):
+    is_held = node.digit is _D.PAUSED
+    if any(step.is_open for step in steps if not (is_held and step.kind == "timer")):
         yield "it still waits"
 
 

@@ -189,7 +189,7 @@ def _read_set_aside(reading: HistoryReading, at: int, event: ev.EventSetAside) -
         reading.add(Rule.ONE_OUTCOME, f"event {at} sets an event aside that did not reach wait {event.wait}")
 
 
-def _read_activity(reading: HistoryReading, at: int, event: ev.ActivityScheduled | ev.ActivityCancelled) -> None:
+def _read_activity(reading: HistoryReading, at: int, event: ev.ActivityScheduled | ev.ActivityAbandoned) -> None:
     if isinstance(event, ev.ActivityScheduled):
         if event.activity != len(reading.scheduled) and reading.is_complete:
             reading.add(Rule.ONE_OUTCOME, f"event {at} schedules activity {event.activity} out of order")
@@ -252,7 +252,7 @@ _READERS: Final[dict[type[Any], Callable[[HistoryReading, int, Any], None]]] = {
     ev.EventWaitEnded: _read_wait,
     ev.EventSetAside: _read_set_aside,
     ev.ActivityScheduled: _read_activity,
-    ev.ActivityCancelled: _read_activity,
+    ev.ActivityAbandoned: _read_activity,
     ev.ActivityCompleted: _read_outcome,
     ev.ActivityFailed: _read_outcome,
     ev.ActivityYielded: _read_yield,

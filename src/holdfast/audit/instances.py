@@ -14,6 +14,7 @@ from holdfast.audit.attempts import HELD, NOTHING_PENDS, OPEN, check_attempts, p
 from holdfast.audit.children import STATES, check_children
 from holdfast.audit.flows import check_flow
 from holdfast.audit.histories import HistoryReading, Terminal, read_history
+from holdfast.audit.offers import check_offers
 from holdfast.audit.payloads import Payloads, input_payload
 from holdfast.audit.problems import Finding, Rule
 from holdfast.audit.updates import RecordedUpdates, check_updates
@@ -27,6 +28,7 @@ from holdfast.storage.relational.raw_tables import (
     RawChild,
     RawInstance,
     RawMessage,
+    RawOffer,
     RawTimer,
     RawTurn,
     RawUpdate,
@@ -52,6 +54,7 @@ class Execution:
     turns: Sequence[RawTurn] = ()
     attempts: Sequence[RawAttempt] = ()
     children: Sequence[RawChild] = ()
+    offers: Sequence[RawOffer] = ()
     is_closing: bool = False
     """Whether its children are being closed."""
 
@@ -95,6 +98,7 @@ def check_instance(
             unknown.add(number)
             continue
         yield from _check_gap(expected, number)
+        yield from check_offers(execution.attempts, execution.offers, is_open=tables.is_open)
         reading = read_history(execution.turns, number)
         yield from _check_succession(number, reading, given if number == expected else None, tables.payloads)
         expected = number + 1

@@ -6,10 +6,14 @@ runs as a plain function. ``charge.fn`` is the function itself. ``hf.Retry`` is 
 """
 
 import asyncio
+import dis
 import inspect
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import aclosing
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import cached_property
+from types import FunctionType
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -20,6 +24,7 @@ from typing import (
     Protocol,
     TypeVar,
     cast,
+    get_origin,
     overload,
     runtime_checkable,
 )
@@ -27,6 +32,7 @@ from typing import (
 from msgspec.structs import replace
 
 from holdfast.authoring.definition import Definition, not_a_function, refuse_method
+from holdfast.authoring.prepare import checked_prepare
 from holdfast.authoring.validation import (
     Duration,
     checked_bool,
@@ -38,16 +44,20 @@ from holdfast.authoring.validation import (
     checked_timeout_ms,
 )
 from holdfast.core.activity_options import (
+    DEFAULT_CLAIM_TIMEOUT_MS,
     DEFAULT_MAX_LOSSES,
     DEFAULT_QUEUE,
     ActivityOptions,
+    ExternalOptions,
     RetryPolicy,
     StreamOptions,
     encode_options,
 )
 from holdfast.core.children import NAME_LIMIT_BYTES
+from holdfast.core.ledger import DEFAULT_LEG1_LIMIT, MAX_LEG1_ENTRIES
 from holdfast.errors import InvalidOption, UsageError
 from holdfast.payloads.failures import qualified_name
+from holdfast.payloads.signature import Signature
 from holdfast.replay.run import current_run
 
 
@@ -126,14 +136,23 @@ class ActivityLike(Protocol[P, R_co]):
 class Activity(Definition, Generic[P, R]):
     """A function marked by `activity`, with its name and options. An engine or a worker runs it."""
 
-    __slots__ = ("encoded_options", "is_async", "options", "process", "yields")
+    __slots__ = ("encoded_options", "is_async", "options", "prepare", "process", "yields")
 
-    def __init__(self, fn: Callable[..., Any], name: str, options: ActivityOptions, *, process: bool = False) -> None:
+    def __init__(
+        self,
+        fn: Callable[..., Any],
+        name: str,
+        options: ActivityOptions,
+        *,
+        process: bool = False,
+        prepare: Callable[..., Any] | None = None,
+    ) -> None:
         super().__init__(fn, name)
         self.options = options
         self.encoded_options = encode_options(options)
         self.process = process
-        self.yields = inspect.isasyncgenfunction(fn) or inspect.isgeneratorfunction(fn)
+        self.prepare = prepare
+        self.yields = options.stream is not None
         self.is_async = inspect.iscoroutinefunction(fn) or inspect.isasyncgenfunction(fn)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[object, object, R]:
@@ -148,11 +167,41 @@ class Activity(Definition, Generic[P, R]):
         typed: Coroutine[object, object, R] = call
         return typed
 
+    if not TYPE_CHECKING:
+
+        @cached_property
+        def signature(self) -> Signature:
+            return Signature(self.fn, yields=self.yields)
+
     async def _run_body(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> R:
+        if self.options.external is not None:
+            raise UsageError(f"{self.name} is external and has no body here: call it in a workflow")
+        if self.prepare is None:
+            return await self._call_body(args, kwargs)
+        token = current_activity.set(await self._prepare_call(args, kwargs))
+        try:
+            return await self._call_body(args, kwargs)
+        finally:
+            current_activity.reset(token)
+
+    async def _call_body(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> R:
         if self.is_async:
             result: R = await self.fn(*args, **kwargs)
             return result
         return await asyncio.to_thread(self.fn, *args, **kwargs)
+
+    async def _prepare_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> "PlainCall":
+        """Prepare a call outside of a workflow. Returns the context of its body."""
+        prepare = self.prepare
+        if prepare is None:
+            return PlainCall(self, None)
+        token = current_activity.set(PlainCall(self, None))
+        try:
+            if inspect.iscoroutinefunction(prepare):
+                return PlainCall(self, await prepare(*args, **kwargs))
+            return PlainCall(self, await asyncio.to_thread(prepare, *args, **kwargs))
+        finally:
+            current_activity.reset(token)
 
 
 class StreamActivity(Activity[P, AsyncIterator[T]], Generic[P, T]):
@@ -162,15 +211,35 @@ class StreamActivity(Activity[P, AsyncIterator[T]], Generic[P, T]):
         run = current_run()
         if run is not None:
             return run.streams.open(self, self.signature.encode_arguments(args, kwargs))
+        if self.options.external is not None:
+            raise UsageError(f"{self.name} is external and has no body here: call it in a workflow")
+        if self.prepare is not None:
+            return self._prepared_values(args, kwargs)
+        return self._values(args, kwargs)
+
+    def _values(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> AsyncGenerator[T, None]:
         values: Any = self.fn(*args, **kwargs)
         return values if self.is_async else _one_by_one(values)
+
+    async def _prepared_values(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> AsyncGenerator[T, None]:
+        call = await self._prepare_call(args, kwargs)
+        async with aclosing(self._values(args, kwargs)) as values:
+            while True:
+                token = current_activity.set(call)  # set for each step: the steps may run in different contexts
+                try:
+                    value = await anext(values)
+                except StopAsyncIteration:
+                    return
+                finally:
+                    current_activity.reset(token)
+                yield value
 
 
 AnyActivity = Activity[..., Any] | ActivityLike[..., Any]
 """An activity with any parameters."""
 
 
-async def _one_by_one(values: Iterator[T]) -> AsyncIterator[T]:
+async def _one_by_one(values: Iterator[T]) -> AsyncGenerator[T, None]:
     """The values of a plain generator, each computed in a thread."""
     end = object()
     while (value := await asyncio.to_thread(next, values, end)) is not end:
@@ -202,6 +271,74 @@ def _checked_retry(retry: object) -> Retry:
     if retry is not None and not isinstance(retry, Retry):
         raise InvalidOption(f"retry takes hf.Retry(...), such as hf.Retry(attempts=3), not {retry!r}")
     return retry or Retry()
+
+
+def _external_options(claim_timeout: Duration | None, *, is_external: bool) -> ExternalOptions | None:
+    timeout_ms = checked_timeout_ms(claim_timeout, "claim_timeout")
+    if timeout_ms is not None and not is_external:
+        raise InvalidOption(
+            "claim_timeout is for external activities: the claim of a worker lasts as long as its lease"
+        )
+    return ExternalOptions(timeout_ms or DEFAULT_CLAIM_TIMEOUT_MS) if is_external else None
+
+
+def _is_stream(function: Callable[..., Any], *, is_external: bool) -> bool:
+    """Whether it delivers values: it is a generator, or an external function that is annotated as one."""
+    if not is_external:
+        return inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function)
+    annotation = function.__annotations__.get("return")
+    name = annotation if isinstance(annotation, str) else getattr(get_origin(annotation), "__name__", "")
+    return name.partition("[")[0].rpartition(".")[2] in ("AsyncIterator", "AsyncGenerator", "AsyncIterable")
+
+
+def check_external(function: FunctionType, options: ActivityOptions, *, process: bool) -> None:
+    """Refuse an external activity that has a body, or that nothing would end if its executor were lost (C4)."""
+    name = function.__qualname__
+    if options.heartbeat_ms is None and options.start_to_close_ms is None:
+        raise InvalidOption(
+            f"{name}: an external activity needs heartbeat= or start_to_close=; without them nothing ends an attempt "
+            "whose executor was lost"
+        )
+    if process or options.prepares:
+        option = "process=True" if process else "prepare="
+        raise InvalidOption(f"{name}: {option} is for functions that a worker runs, not for external ones")
+    is_plain = BODYLESS.issuperset(step.opname for step in dis.get_instructions(function))
+    if not is_plain or not {NOT_IMPLEMENTED}.issuperset(function.__code__.co_names):
+        raise InvalidOption(
+            f"{name}: an external activity has no body here; write `...` or, for type checkers, "
+            f"`raise {NOT_IMPLEMENTED}`"
+        )
+
+
+BODYLESS: Final = frozenset(
+    {
+        *("RESUME", "RETURN_GENERATOR", "POP_TOP", "LOAD_CONST", "RETURN_VALUE", "RETURN_CONST", "NOP"),
+        *("CALL_INTRINSIC_1", "RERAISE", "LOAD_COMMON_CONSTANT", "LOAD_GLOBAL", "RAISE_VARARGS"),
+    }
+)
+"""The instructions of a function whose body is `...` or `raise NotImplementedError`, on every supported Python."""
+NOT_IMPLEMENTED: Final = NotImplementedError.__name__
+
+
+def _options_of(
+    function: Callable[..., Any], options: ActivityOptions, *, process: bool, resumable: bool
+) -> ActivityOptions:
+    """The options of an activity with this function: a generator delivers a stream. Refuses what does not fit it."""
+    if not inspect.isfunction(function):
+        raise InvalidOption(f"@hf.activity marks a function: {not_a_function(function)}")
+    refuse_method(function, "@hf.activity")
+    if process and inspect.iscoroutinefunction(function):
+        raise InvalidOption(f"{function.__qualname__}: process=True is for `def`; an `async def` runs in the loop")
+    is_external = options.external is not None
+    if is_external:
+        check_external(function, options, process=process)
+    if _is_stream(function, is_external=is_external):
+        if process:
+            raise InvalidOption(f"{function.__qualname__}: process=True is for functions that return, not generators")
+        return replace(options, stream=StreamOptions(resumable=resumable))
+    if resumable:
+        raise InvalidOption(f"{function.__qualname__}: resumable=True is for generators, which yield values")
+    return options
 
 
 class ActivityDecorator(Protocol):
@@ -239,6 +376,10 @@ def activity(
     rerun_after_loss: bool = True,
     max_losses: int = DEFAULT_MAX_LOSSES,
     resumable: bool = False,
+    prepare: Callable[..., Any] | None = None,
+    external: bool = False,
+    claim_timeout: Duration | None = None,
+    max_claims: int = DEFAULT_LEG1_LIMIT,
 ) -> ActivityDecorator: ...
 def activity(
     fn: Callable[..., Any] | None = None,
@@ -255,6 +396,10 @@ def activity(
     rerun_after_loss: bool = True,
     max_losses: int = DEFAULT_MAX_LOSSES,
     resumable: bool = False,
+    prepare: Callable[..., Any] | None = None,
+    external: bool = False,
+    claim_timeout: Duration | None = None,
+    max_claims: int = DEFAULT_LEG1_LIMIT,
 ) -> Any:
     """Mark a function as an activity.
 
@@ -264,10 +409,16 @@ def activity(
 
     A generator delivers each value that it yields, and a yield counts as a heartbeat. With `resumable` an attempt
     continues where the one before ended (`hf.activity_info().delivered`); without, the workflow receives
-    `hf.StreamRestarted`.
+    `hf.StreamRestarted`. `prepare` is called before each body: its value is ``hf.activity_info().prepared`` there.
+
+    With `external` the function has no body: it declares an activity that an executor outside of Holdfast claims, runs
+    and reports, by rows (`activity_events`) or by ``holdfast activity``. `claim_timeout` (300 s) releases a claim that
+    is silent before it runs; after `max_claims` claims the activity fails with `hf.ClaimsExhausted`. With the result
+    ``AsyncIterator[T]`` the executor sends values as responses.
     """
     checked_bool(process, "process")
     checked_bool(resumable, "resumable")
+    checked_bool(external, "external")
     options = ActivityOptions(
         queue=checked_name(queue, "a queue"),
         retry=_checked_retry(retry).policy(),
@@ -277,24 +428,17 @@ def activity(
         heartbeat_ms=checked_timeout_ms(heartbeat, "heartbeat"),
         rerun_after_loss=checked_bool(rerun_after_loss, "rerun_after_loss"),
         max_losses=checked_integer(max_losses, "max_losses", least=0),
+        prepares=prepare is not None,
+        max_claims=checked_integer(max_claims, "max_claims", least=1, most=MAX_LEG1_ENTRIES),
+        external=_external_options(claim_timeout, is_external=external),
     )
 
     def mark(function: Callable[..., Any]) -> Activity[Any, Any]:
-        if not inspect.isfunction(function):
-            raise InvalidOption(f"@hf.activity marks a function: {not_a_function(function)}")
-        refuse_method(function, "@hf.activity")
-        if process and inspect.iscoroutinefunction(function):
-            raise InvalidOption(f"{function.__qualname__}: process=True is for `def`; an `async def` runs in the loop")
-        if not (inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function)):
-            if resumable:
-                raise InvalidOption(f"{function.__qualname__}: resumable=True is for generators, which yield values")
-            kind, chosen = Activity[Any, Any], options
-        elif process:
-            raise InvalidOption(f"{function.__qualname__}: process=True is for functions that return, not generators")
-        else:
-            kind, chosen = StreamActivity[Any, Any], replace(options, stream=StreamOptions(resumable=resumable))
+        chosen = _options_of(function, options, process=process, resumable=resumable)
+        kind = Activity[Any, Any] if chosen.stream is None else StreamActivity[Any, Any]
         checked = checked_name(function.__name__ if name is None else name, "an activity")
-        return kind(function, checked, chosen, process=process)
+        prepared_by = checked_prepare(prepare, function, process=process)
+        return kind(function, checked, chosen, process=process, prepare=prepared_by)
 
     return mark if fn is None else mark(fn)
 
@@ -309,7 +453,8 @@ class Cancelled(asyncio.CancelledError):
 class ActivityInfo(NamedTuple):
     """The running attempt. `details`: those of the last heartbeat of the attempt before. `delivered`: how many values
     the attempts before delivered, if it yields. `is_cancelled`: whether the body should stop, as of this call: the
-    attempt was cancelled, is beyond a time-out, or belongs to another worker by now."""
+    attempt was cancelled, is beyond a time-out, or belongs to another worker by now. `prepared`: the value of the
+    function of `prepare=`."""
 
     instance_id: str
     workflow: str
@@ -322,6 +467,7 @@ class ActivityInfo(NamedTuple):
     is_cancelled: bool = False
     execution: int = 1
     worker: str = ""
+    prepared: Any = None
 
 
 class AttemptIdentity(NamedTuple):
@@ -345,6 +491,33 @@ class ActivityContext(Protocol):
     @property
     def idempotency_key(self) -> str: ...
     def heartbeat(self, details: Any) -> None: ...
+
+
+class PlainCall:
+    """The context of an activity with `prepare=` that is called outside of a workflow."""
+
+    __slots__ = ("_activity", "_prepared")
+
+    def __init__(self, activity: Activity[..., Any], prepared: Any) -> None:
+        self._activity = activity
+        self._prepared = prepared
+
+    @property
+    def identity(self) -> AttemptIdentity:
+        return AttemptIdentity("", "", 1, self._activity.name, 1, None)
+
+    @property
+    def info(self) -> ActivityInfo:
+        activity = self._activity
+        return ActivityInfo("", "", activity.name, 0, 1, activity.options.queue, None, prepared=self._prepared)
+
+    @property
+    def idempotency_key(self) -> str:
+        raise _not_in_body("hf.idempotency_key")
+
+    def heartbeat(self, details: Any) -> None:
+        del details
+        raise _not_in_body("hf.heartbeat")
 
 
 current_activity: Final[ContextVar[ActivityContext | None]] = ContextVar("holdfast_activity", default=None)
@@ -372,5 +545,9 @@ def heartbeat(details: Any = None) -> None:
 def _context(called: str) -> ActivityContext:
     context = current_activity.get()
     if context is None:
-        raise UsageError(f"{called} works in the body of an activity only")
+        raise _not_in_body(called)
     return context
+
+
+def _not_in_body(called: str) -> UsageError:
+    return UsageError(f"{called} works in the body of an activity that a worker runs only")

@@ -138,7 +138,13 @@ class Registry:
         So no registered activity waits for a worker that does not exist.
         """
         named = {queue for workflow in self.workflows.values() for queue in workflow.queues}
-        return tuple(sorted({DEFAULT_QUEUE, *named, *(one.options.queue for one in self.activities.values())}))
+        named.update(one.options.queue for one in self.activities.values() if one.options.external is None)
+        return tuple(sorted({DEFAULT_QUEUE, *named}))
+
+    @property
+    def runnable(self) -> tuple[str, ...]:
+        """The names of the activities that a worker runs: all but the external ones."""
+        return tuple(name for name, activity in self.activities.items() if activity.options.external is None)
 
     def workflow(self, name: str) -> Workflow[..., Any]:
         """The workflow of that name."""

@@ -7,7 +7,7 @@ A name or an id is short and printable, without control characters (`InvalidId`)
 import math
 import unicodedata
 from collections.abc import Iterable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from types import EllipsisType
 from typing import Final, TypeVar
 
@@ -60,6 +60,30 @@ def start_deadline(own: Deadline | None, given: DeadlineOption) -> Deadline | No
         return own if own is not None and own.limit_ms is not None else None
     limit_ms = checked_timeout_ms(given, "deadline")
     return Deadline(limit_ms) if own is None else own._replace(limit_ms=limit_ms)
+
+
+StartTime = datetime | Duration
+"""A time with a time zone, or the seconds or the timedelta from now."""
+
+
+def checked_start_ms(given: StartTime | None, now_ms: int) -> int | None:
+    """The store time of `start_at`, in milliseconds. A time that has passed means at once."""
+    if given is None:
+        return None
+    if not isinstance(given, datetime):
+        return now_ms + checked_duration_ms(given, "start_at")
+    if given.tzinfo is None or given.utcoffset() is None:
+        raise InvalidOption(f"start_at must have a time zone, such as datetime.UTC, and {given!r} has none")
+    return checked_start_time_ms(max(0, math.ceil(round(given.timestamp() * 1000, 3))), now_ms)
+
+
+def checked_start_time_ms(at_ms: int, now_ms: int) -> int:
+    """A store time before which a first turn is not taken."""
+    if not 0 <= at_ms <= now_ms + LONGEST_SECONDS * 1000:
+        raise InvalidOption(
+            f"start_at must be a time since 1970 and at most {LONGEST_DAYS} days from now, not {at_ms} ms since 1970"
+        )
+    return at_ms
 
 
 SHOWN_NAME_CHARACTERS: Final = 40

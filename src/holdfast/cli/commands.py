@@ -5,83 +5,31 @@ of a command takes its parameters by the names that are declared here; a test co
 ``docs/reference/cli.md`` is generated from these declarations.
 """
 
-from importlib import import_module
-from typing import Any, Final
+from typing import Final
 
 import click
 
 from holdfast._version import __version__
-
-EXIT_CODES: Final = {
-    0: "The command succeeded.",
-    1: "The command ran, and the result is negative: a workflow failed, an update was rejected, verify found problems.",
-    2: "The command cannot run: a wrong option, an unknown id or workflow, input that does not fit, or no store.",
-    3: "The store cannot be opened, read or written.",
-    130: "Stopped by Ctrl-C, by SIGTERM (run), or by a second signal (worker).",
-}
-VARIABLES: Final = {
-    "HOLDFAST_STORE": "The store, if --store is not given.",
-    "COLUMNS": "The width of the output. Without a terminal and without COLUMNS, lines are not folded.",
-    "NO_COLOR": "If set, the output has no colours.",
-    "SHELL": "The shell for --install-completion and --show-completion, if none is named.",
-}
-
-
-class Argument(click.Argument):
-    """A positional argument with a line in the help (click has that from 8.5 on)."""
-
-    def __init__(self, name: str, summary: str, **settings: Any) -> None:
-        super().__init__([name], **settings)
-        self.summary = summary
-
-
-class CliCommand(click.Command):
-    """A command whose function, ``MODULE:NAME`` inside `holdfast.cli`, is imported when it is called."""
-
-    def __init__(
-        self, name: str, function: str, summary: str, *params: click.Parameter, details: str = "", examples: str = ""
-    ) -> None:
-        self.function = function
-        self.summary = summary
-        self.details = details
-        self.examples = examples
-        verbatim = f"\b\n{examples}" if examples else ""
-        text = "\n\n".join(part for part in (summary, details, verbatim) if part)
-        super().__init__(name, callback=self._call, params=list(params), help=text, short_help=summary)
-
-    def load(self) -> Any:
-        """Imports the function of the command."""
-        module, _, name = self.function.partition(":")
-        return getattr(import_module(f"holdfast.cli.{module}"), name)
-
-    def _call(self, **given: Any) -> None:
-        self.load()(**given)
-
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Writes the arguments, then the options."""
-        arguments = [param for param in self.params if isinstance(param, Argument)]
-        if arguments:
-            with formatter.section("Arguments"):
-                formatter.write_dl([(param.human_readable_name, param.summary) for param in arguments])
-        super().format_options(ctx, formatter)
-
-
-class Group(click.Group):
-    """Commands in the order of their declaration. The main group also lists the exit codes."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        del ctx
-        return list(self.commands)
-
-    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        if ctx.parent is None:
-            with formatter.section("Exit codes"):
-                formatter.write_dl([(str(code), meaning) for code, meaning in EXIT_CODES.items()])
-
-
-def option(*names: str, **settings: Any) -> click.Option:
-    """An option: its names, then the name of its parameter if that differs."""
-    return click.Option(names, **settings)
+from holdfast.cli.activity_commands import ACTIVITY_COMMANDS
+from holdfast.cli.declarations import (
+    APP,
+    EXECUTION,
+    FILE,
+    ID,
+    INPUT,
+    INSTANCE,
+    JSON,
+    PAYLOAD_LIMIT,
+    POLICY,
+    SOURCE,
+    STORE,
+    WHOLE,
+    Argument,
+    CliCommand,
+    Group,
+    candidates,
+    option,
+)
 
 
 def _show_version(context: click.Context, _parameter: click.Parameter, wanted: bool) -> None:
@@ -100,46 +48,6 @@ def _complete(context: click.Context, parameter: click.Parameter, shell: str | N
     context.exit()
 
 
-ID: Final = Argument("instance_id", "The id of the instance. If several have had it, the newest.", metavar="ID")
-STORE: Final = option(
-    "--store",
-    "-s",
-    metavar="PATH|URL",
-    help="The store: a SQLite file or a postgresql:// URL. If not given: HOLDFAST_STORE, store in the table [holdfast] "
-    "of holdfast.toml, or ./holdfast.db.",
-)
-PAYLOAD_LIMIT: Final = option(
-    "--payload-limit",
-    metavar="BYTES",
-    type=int,
-    default=33_554_432,
-    help="The largest arguments, result or event value. Values above 2 MiB cause a warning.",
-)
-JSON: Final = option("--json", "as_json", is_flag=True, help="Print JSON.")
-INPUT: Final = option(
-    "--input",
-    "-i",
-    "input_json",
-    metavar="JSON",
-    help="The arguments of the workflow: an object with names, or an array. Of a workflow with one parameter, the "
-    "argument itself.",
-)
-INSTANCE: Final = option(
-    "--id", "instance_id", metavar="ID", help="The id of the instance. If not given, a new unique id."
-)
-POLICY: Final = option(
-    "--policy",
-    metavar="POLICY",
-    default="idempotent",
-    help="If an instance has the id: idempotent continues it or prints its result, reuse starts a new one if it has "
-    "ended, terminate_existing ends it and starts a new one.",
-)
-WHOLE: Final = option("--whole", is_flag=True, help="Show long and large values whole.")
-FILE: Final = Argument("file", "A flow in YAML.", metavar="FILE")
-APP: Final = option(
-    "--app", "-a", metavar="APP", multiple=True, help="FILE.py or MODULE with the activities. May be repeated."
-)
-
 COMMANDS: Final = (
     CliCommand(
         "run",
@@ -156,6 +64,60 @@ COMMANDS: Final = (
         "the same --id continues where the instance stopped. With --json only the result is printed.",
         examples="""holdfast run shop.py:checkout --id order-42 \\
   --input '{"card": "4242", "cents": 300}'""",
+    ),
+    CliCommand(
+        "start",
+        "start:start",
+        "Start a workflow on the workers of a store.",
+        Argument(
+            "workflow", "The name of a workflow or flow.", metavar="WORKFLOW", shell_complete=candidates("workflows")
+        ),
+        option(
+            "--input",
+            "-i",
+            "input_json",
+            metavar="JSON",
+            help="The arguments of the workflow: an object with names, or an array. Any other JSON is the only "
+            "argument.",
+        ),
+        option("--id", "instance_id", metavar="ID", help="The id of the instance. If not given, the request id."),
+        option("--wait", is_flag=True, help="Wait for the result and print it."),
+        option(
+            "--policy",
+            metavar="POLICY",
+            help="If an instance has the id: idempotent (the default) finds it, reuse starts a new one if it has "
+            "ended, terminate_existing ends it and starts a new one.",
+        ),
+        option(
+            "--start-at",
+            metavar="TIME",
+            help="The first turn is not taken before this time, such as 2030-01-31T07:00:00Z.",
+        ),
+        option("--deadline", metavar="SECONDS", type=float, help="The time limit of the instance, from its start."),
+        option(
+            "--request-id",
+            metavar="TEXT",
+            help="The id of the request: requests with one id are one request. If not given, a new unique id.",
+        ),
+        SOURCE,
+        STORE,
+        JSON,
+        details="The command writes a request, without the code of the application, and waits up to 2 seconds until a "
+        "worker that has the workflow accepts or refuses it. The exit code is 5 for a refused request and 4 for one "
+        "that no worker has handled yet; a worker that starts later takes it.",
+        examples="""holdfast start checkout --input '{"card": "4242", "cents": 300}' \\
+  --id order-42 --wait""",
+    ),
+    CliCommand(
+        "requests",
+        "start:requests",
+        "List the requests of clients, newest first.",
+        option("--state", metavar="STATE", help="Only requests in this state: NEW, ACCEPTED, REFUSED or TRACE."),
+        option("--limit", "-n", metavar="N", type=int, default=50, help="The most requests to list, up to 10,000."),
+        STORE,
+        JSON,
+        details="Clients insert requests into the table of this name by SQL or with holdfast start. A NEW request "
+        "whose workflow no live worker has is marked: start a worker that has it.",
     ),
     CliCommand(
         "list",
@@ -180,6 +142,7 @@ COMMANDS: Final = (
         "Show one instance: its steps and attempts, what it waits for, and how it ended.",
         ID,
         option("--number", metavar="N", type=int, help="An earlier instance with this id; list has the numbers."),
+        EXECUTION,
         WHOLE,
         STORE,
         JSON,
@@ -244,6 +207,26 @@ COMMANDS: Final = (
         details="After a time-out or Ctrl-C, the same command with the same --id waits for the same result.",
     ),
     CliCommand(
+        "release",
+        "send:release",
+        "Release a node of a flow that is held, so that the flow continues.",
+        ID,
+        Argument("node", "The id of the node, which has `hold` and whose digit is 5.", metavar="NODE"),
+        option("--output", "output", metavar="JSON", help="Replaces the output of the node."),
+        option("--id", "release_id", metavar="TEXT", help="Releases with one id are applied once."),
+        option(
+            "--timeout",
+            metavar="SECONDS",
+            type=float,
+            help="How long to wait for a worker that applies it. It is applied even if that comes later.",
+        ),
+        STORE,
+        JSON,
+        details="A node that is not held is an error, and the command ends with 1. After a time-out or Ctrl-C, the "
+        "same command with the same --id waits for the same release.",
+        examples="""holdfast release order-7 review --output '"approved"'""",
+    ),
+    CliCommand(
         "watch",
         "history:watch",
         "Show an instance and each of its changes until it ends.",
@@ -262,6 +245,16 @@ COMMANDS: Final = (
         STORE,
         JSON,
         details="The workflow gets an asyncio.CancelledError, and may handle it and continue.",
+    ),
+    CliCommand(
+        "resume",
+        "send:resume",
+        "Let an instance continue that is blocked.",
+        ID,
+        STORE,
+        JSON,
+        details="A worker that has its workflow tries the turn again, also a worker that has blocked it. An instance "
+        "whose turn still fails is blocked again. holdfast show has the reason why an instance is blocked.",
     ),
     CliCommand(
         "terminate",
@@ -331,7 +324,8 @@ COMMANDS: Final = (
         STORE,
         JSON,
         details="The columns count activities that are ready to run, wait for a later time, and run. A queue that no "
-        "worker serves is marked: start one with holdfast worker APP --queues NAME.",
+        "worker serves is marked: start one with holdfast worker APP --queues NAME. Activities that wait for an "
+        "executor outside of workers, and requests whose workflow no live worker has, are listed below the queues.",
     ),
     CliCommand(
         "verify",
@@ -355,6 +349,11 @@ COMMANDS: Final = (
             type=click.IntRange(min=0),
             default=0,
             help="With --print: only the migrations after schema N.",
+        ),
+        option(
+            "--roles",
+            is_flag=True,
+            help="With --print: the SQL of the roles for clients that insert rows, instead of the migrations.",
         ),
         STORE,
         details="Workers of the previous release may run meanwhile, unless the changelog states otherwise.",
@@ -383,6 +382,7 @@ COMMANDS: Final = (
         ID,
         option("--limit", "-n", metavar="N", type=int, help="Only the newest N entries."),
         option("--export", metavar="FILE", help="Write the history to a file for holdfast.testing.Replayer."),
+        EXECUTION,
         WHOLE,
         STORE,
         JSON,
@@ -430,6 +430,8 @@ FLOW_COMMANDS: Final = (
     ),
 )
 
+ACTIVITY_SUMMARY: Final = "List, claim, run and report activities that run outside of workers."
+activity = Group("activity", no_args_is_help=True, help=ACTIVITY_SUMMARY, short_help=ACTIVITY_SUMMARY)
 FLOW_SUMMARY: Final = "Run, check and draw flows, which are workflows written as graphs."
 flow = Group("flow", no_args_is_help=True, help=FLOW_SUMMARY, short_help=FLOW_SUMMARY)
 root = Group(
@@ -473,3 +475,6 @@ for command in COMMANDS:
 for command in FLOW_COMMANDS:
     flow.add_command(command)
 root.add_command(flow)
+for command in ACTIVITY_COMMANDS:
+    activity.add_command(command)
+root.add_command(activity)

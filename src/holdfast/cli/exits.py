@@ -7,6 +7,7 @@ from typing import Final, NoReturn
 
 from holdfast.errors import (
     HoldfastError,
+    NodeNotHeld,
     QueryFailed,
     StoreError,
     UnknownUpdate,
@@ -24,6 +25,12 @@ EXIT_WRONG_INPUT: Final = 2
 """An argument cannot be understood, or names something that does not exist."""
 EXIT_STORE: Final = 3
 """The store cannot be opened, read or written."""
+EXIT_UNANSWERED: Final = 4
+"""The request or the report is stored, and no worker has handled it in time. It is handled later."""
+EXIT_REFUSED: Final = 5
+"""The engine refused the request or the report; the message has the reason."""
+EXIT_LOST: Final = 6
+"""The claim on an activity is lost: the attempt was released, has ended, or another executor has it."""
 EXIT_INTERRUPTED: Final = 130
 """Ctrl-C, with the code of shells, or SIGTERM to a run. The same command continues what was recorded."""
 
@@ -49,7 +56,7 @@ def exit_code(error: HoldfastError) -> int:
     match error:
         case UnknownUpdate():
             return EXIT_WRONG_INPUT
-        case QueryFailed() | UpdateRejected() | UpdateFailed():
+        case QueryFailed() | UpdateRejected() | UpdateFailed() | NodeNotHeld():
             return EXIT_NEGATIVE
         case WorkflowFailed() | WorkflowCancelled() | WorkflowTerminated() | WorkflowBlocked():
             return EXIT_NEGATIVE

@@ -51,6 +51,7 @@ def history(  # noqa: PLR0917 - the options of the command
     instance_id: str,
     limit: int | None = None,
     export: str | None = None,
+    execution: int | None = None,
     whole: bool = False,
     store: str | None = None,
     as_json: bool = False,
@@ -60,24 +61,25 @@ def history(  # noqa: PLR0917 - the options of the command
     if export is not None or as_json:
         if limit is not None:
             raise UsageError("--export and --json have the whole history; leave out --limit")
-        _export(instance_id, store, export, as_json=as_json)
+        _export(instance_id, store, export, execution, as_json=as_json)
         return
     newest = sys.maxsize if limit is None else checked_integer(limit, "--limit", least=1)
 
     async def read(opened: Store) -> InstanceReport:
-        return await read_report(opened, await require_instance(opened, instance_id), is_whole=whole)
+        record = await require_instance(opened, instance_id)
+        return await read_report(opened, record, is_whole=whole, number=execution)
 
     _print(read_store(store, read), newest)
 
 
-def _export(instance_id: str, store: str | None, path: str | None, *, as_json: bool) -> None:
+def _export(instance_id: str, store: str | None, path: str | None, execution: int | None, *, as_json: bool) -> None:
     """Writes the exported history to a file, to standard output, or to both."""
 
     async def read(opened: OpenableStore) -> str:
         session = StoreSession(opened, Platform())
         session.use_open_store()
         client = Client(session, Registry())
-        return await client.get(instance_id).export_history()
+        return await client.get(instance_id).export_history(execution)
 
     text = read_store(store, read)
     if path is not None:
@@ -159,10 +161,17 @@ def _failed(event: ev.NodeFailed) -> str:
 
 
 def _completed(event: ev.NodeCompleted) -> str:
-    return f"{event.node}: {_short('output', _fields_of(event.output))}"
+    place = event.node if event.item < 0 else f"{event.node}[{event.item}]"
+    return f"{place}: {_short('output', _fields_of(event.output))}"
+
+
+def _released(event: ev.NodeReleased) -> str:
+    return event.node if event.output is None else f"{event.node}: {_short('output', _fields_of(event.output))}"
 
 
 def _began(event: ev.FanOutStarted) -> str:
+    if event.stream:
+        return f"{event.node}: an item for each response of {event.stream}"
     return f"{event.node}: {count_text(event.count, 'item')}{'' if event.items is None else ', not all at once'}"
 
 
@@ -174,6 +183,7 @@ DESCRIBED: Final[dict[type[HistoryEvent], Callable[[Any], str]]] = {
     ev.FlowAdvanced: _advanced,
     ev.NodeFailed: _failed,
     ev.NodeCompleted: _completed,
+    ev.NodeReleased: _released,
     ev.FanOutStarted: _began,
     ev.CycleRestarted: _restarted,
 }

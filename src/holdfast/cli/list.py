@@ -84,6 +84,11 @@ def _took(item: Listed) -> str:
     return "" if record.closed_at_ms is None else seconds_text((record.closed_at_ms - record.created_at_ms) / 1000)
 
 
+def _starts(item: Listed) -> str:
+    record = item.record
+    return moment_text(record.start_at_ms) if record.turn == 0 and record.start_at_ms is not None else ""
+
+
 def _key(item: Listed) -> Text:
     return Text() if item.key is None else digits_text(item.key.rstrip(PADDING), LONGEST_KEY)
 
@@ -102,6 +107,7 @@ COLUMNS: Final[tuple[Column[Listed], ...]] = (
     Column("state", lambda item: state_text(item.record.state)),
     Column("started (UTC)", lambda item: moment_text(item.record.created_at_ms)),
     Column("took", _took, is_right=True),
+    Column("starts at (UTC)", _starts, is_optional=True),
     Column("key", _key, is_optional=True),
     Column("", _earlier, "dim", is_optional=True),
     Column("parent", lambda item: item.record.parent_id or "", "dim", is_optional=True),
@@ -123,6 +129,7 @@ def _fields(item: Listed) -> dict[str, Any]:
         "collation_key": item.key,
         "blocked": record.blocked,
         "created_at": moment(record.created_at_ms),
+        "start_at": moment(record.start_at_ms),
         "closed_at": moment(record.closed_at_ms),
         "superseded_at": moment(record.superseded_at_ms),
         "parent": record.parent_id,

@@ -5,10 +5,22 @@ from typing import Any, Final
 import msgspec
 from rich.text import Text
 
-from holdfast.cli.console import Column, moment_text, print_items, safe, seconds_text
+from holdfast.cli.console import (
+    Column,
+    count_text,
+    moment_text,
+    print_items,
+    print_line,
+    safe,
+    seconds_text,
+    standard_output,
+)
 from holdfast.cli.store_option import read_store
+from holdfast.client.requests import unserved_workflows
 from holdfast.client.views.overview import QueueView, WorkerView, read_queues, read_workers
+from holdfast.compose import open_contract_of
 from holdfast.core.leases import WorkerState
+from holdfast.storage.contract import OpenableStore
 
 MOST_SERVERS: Final = 3
 """Workers that are named for one queue."""
@@ -67,12 +79,33 @@ def _worker_fields(worker: WorkerView) -> dict[str, Any]:
 
 def queues(*, store: str | None = None, as_json: bool = False) -> None:
     """List the queues of a store: activities that wait and run, and the workers that serve them."""
-    found = read_store(store, read_queues)
+    found, unserved = read_store(store, _read_queues)
     empty = "No queues: no activity waits or runs, and no worker is alive."
     print_items(found, QUEUE_COLUMNS, _queue_fields, as_json=as_json, empty=empty)
+    if not as_json:
+        _print_unserved(unserved)
+
+
+async def _read_queues(store: OpenableStore) -> tuple[list[QueueView], dict[str, int]]:
+    """The queues, and the requested workflows that no live worker has."""
+    return await read_queues(store), await unserved_workflows(open_contract_of(store))
+
+
+def _print_unserved(counts: dict[str, int]) -> None:
+    """Prints the workflows that were requested and that no live worker has."""
+    for workflow, number in counts.items():
+        line = Text.assemble(
+            (count_text(number, "request"), "bold red"),
+            " for ",
+            (safe(workflow), "bold"),
+            ", which no live worker has: start a worker that has it (holdfast requests --state NEW)",
+        )
+        print_line(standard_output(), line)
 
 
 def _servers(queue: QueueView) -> Text:
+    if not queue.served_by and queue.ready and queue.external == queue.ready:
+        return Text("executors: holdfast activity list")
     if not queue.served_by:
         return Text("no worker", "bold red")
     more = len(queue.served_by) - MOST_SERVERS
@@ -83,6 +116,7 @@ def _servers(queue: QueueView) -> Text:
 QUEUE_COLUMNS: Final[tuple[Column[QueueView], ...]] = (
     Column("queue", lambda queue: queue.name, "cyan"),
     Column("ready", lambda queue: str(queue.ready), is_right=True),
+    Column("external", lambda queue: str(queue.external) if queue.external else "", is_right=True, is_optional=True),
     Column("later", lambda queue: str(queue.later), is_right=True),
     Column("running", lambda queue: str(queue.running), is_right=True),
     Column(

@@ -1,6 +1,7 @@
-"""The commands that send a message to an instance: ``event``, ``query``, ``update``, ``cancel`` and ``terminate``.
+"""The commands that send a message to an instance: events, queries, updates, releases, retries and the ends.
 
-``query`` and ``update`` wait for a worker. If no live worker can answer, standard error has the reason after a second.
+``query``, ``update`` and ``release`` wait for a worker. If no live worker can answer, standard error has the reason
+after a second.
 """
 
 import asyncio
@@ -58,6 +59,19 @@ def cancel(instance_id: str, reason: str | None = None, store: str | None = None
     state = use_client(store, send)
     line = Text.assemble((safe(instance_id), "bold cyan"), f" is {state}")
     _print(line, _state_fields(instance_id, state, reason), as_json=as_json)
+
+
+def resume(instance_id: str, store: str | None = None, as_json: bool = False) -> None:
+    """Retry a blocked instance."""
+
+    async def send(client: Client) -> InstanceState:
+        handle = client.get(instance_id)
+        await handle.retry_blocked()
+        return (await handle.describe()).state
+
+    state = use_client(store, send)
+    line = Text.assemble((safe(instance_id), "bold cyan"), f" is {state}: a worker that has its workflow continues it")
+    _print(line, {"id": instance_id, "state": state}, as_json=as_json)
 
 
 def terminate(instance_id: str, reason: str | None = None, store: str | None = None, as_json: bool = False) -> None:
@@ -125,6 +139,35 @@ def update(  # noqa: PLR0917 - the options of the command
     except KeyboardInterrupt:
         print_message(f"stopped waiting; the update may have been sent: {remedy}")
         raise
+
+
+def release(  # noqa: PLR0917 - the options of the command
+    instance_id: str,
+    node: str,
+    output: str | None = None,
+    release_id: str | None = None,
+    timeout: float | None = None,
+    store: str | None = None,
+    as_json: bool = False,
+) -> None:
+    """Release a node of a flow that is held."""
+    unique = SystemClockAndIds().unique_text() if release_id is None else release_id
+    replacement: Any = ... if output is None else msgspec.json.decode(checked_json(output))
+    remedy = f"the same command with --id {shlex.quote(safe(unique))} waits for it"
+
+    async def send(client: Client) -> None:
+        released = client.get(instance_id).release(node, output=replacement, id=unique, timeout=timeout)
+        await _wait_for(released, client, instance_id)
+
+    try:
+        use_client(store, send)
+    except TimeoutError as error:
+        raise UpdateFailed(f"the release of {node!r} of {instance_id!r} was not applied in time; {remedy}") from error
+    except KeyboardInterrupt:
+        print_message(f"stopped waiting; the release may have been sent: {remedy}")
+        raise
+    line = Text.assemble("node ", (safe(node), "bold"), " of ", (safe(instance_id), "bold cyan"), " was released")
+    _print(line, {"id": instance_id, "node": node, "released": True}, as_json=as_json)
 
 
 def _arguments(text: str) -> list[Any]:

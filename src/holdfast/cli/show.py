@@ -62,9 +62,10 @@ ENDED_EARLY: Final = (InstanceState.TERMINATED, InstanceState.CANCELLED)
 T = TypeVar("T")
 
 
-def show(
+def show(  # noqa: PLR0917 - the options of the command
     instance_id: str,
     number: int | None = None,
+    execution: int | None = None,
     whole: bool = False,
     store: str | None = None,
     as_json: bool = False,
@@ -74,7 +75,7 @@ def show(
 
     async def read(opened: Store) -> InstanceReport:
         record = await _find(opened, instance_id, number)
-        return await read_report(opened, record, is_whole=whole, with_outputs=as_json)
+        return await read_report(opened, record, is_whole=whole, with_outputs=as_json, number=execution)
 
     report = read_store(store, read)
     if as_json:
@@ -115,7 +116,7 @@ def _fields(report: InstanceReport) -> dict[str, Any]:
         fields["nodes"] = NodeTable(report, report.execution.flow).fields()
     if (failure := report.failure) is not None:
         fields["failure"] = msgspec.to_builtins(failure)
-    elif record.state in ENDED_EARLY:
+    elif record.state in ENDED_EARLY and report.execution.is_newest:
         fields["reason"] = report.reason
     elif report.outcome is not None:
         fields["result"] = WHOLE.of(report.outcome)
@@ -163,9 +164,15 @@ class _Printer:
     def _times(self) -> str:
         record = self._record
         turns = count_text(record.turn, "turn")
+        if not self._report.execution.is_newest:
+            return f"execution {record.execution} of {self._described.executions}, {turns}, continued as new"
         if record.execution > 1:
             turns = f"execution {record.execution}, {turns}"
         start = f"started {moment_text(record.created_at_ms)} UTC"
+        if record.start_at_ms is not None and record.turn == 0 and record.execution == 1:
+            start = (
+                f"requested {moment_text(record.created_at_ms)} UTC, starts at {moment_text(record.start_at_ms)} UTC"
+            )
         if record.closed_at_ms is not None:
             return f"{start}, took {seconds_text((record.closed_at_ms - record.created_at_ms) / 1000)}, {turns}"
         owner = "held by no worker" if record.owner is None else f"held by worker {safe(record.owner)}"
@@ -208,7 +215,7 @@ class _Printer:
             digits = digits_text(key) if is_flow else Text(key)
             print_line(self._console, Text.assemble(("key ", "dim"), digits, (f"  {_key_summary(key)}", "dim")))
         composite = self._described.composite_key
-        if is_flow and composite != key.rstrip(PADDING):
+        if composite != key.rstrip(PADDING):
             shown = "has more children than this command reads" if composite is None else composite
             self._folded("with children", "dim", shown)
 
@@ -305,7 +312,7 @@ class _Printer:
         report = self._report
         if (failure := report.failure) is not None:
             self._print_failure(failure)
-        elif self._record.state in ENDED_EARLY:
+        elif self._record.state in ENDED_EARLY and report.execution.is_newest:
             self._folded(self._record.state.lower(), "bold magenta", safe(report.reason or "without a reason"))
         elif report.outcome is not None:
             longest = len(report.outcome) if report.values.is_whole else LONGEST_RESULT

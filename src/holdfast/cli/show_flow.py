@@ -28,7 +28,7 @@ from holdfast.core.flow.definition import CycleAction, RunAction
 from holdfast.core.flow.snapshot import FlowSnapshot, NodeSnapshot, is_in
 from holdfast.core.ledger import SEED
 from holdfast.core.lifecycle import AttemptState
-from holdfast.flows.labels import detail_of, kind_of
+from holdfast.flows.labels import detail_of, hold_label, kind_of
 from holdfast.payloads.failures import Failure
 
 NODE_COLUMNS: Final = ("key", "", "node", "does", "round", *STEP_COLUMNS)
@@ -96,7 +96,7 @@ class NodeTable:
             Text(node.digit.character, style),
             Text(f"{MEANING[node.digit]}{', caught' if node.caught else ''}", style),
             Text(safe(node.node.id), "bold"),
-            Text(safe(detail_of(node.node.action), LONGEST_DETAIL), "dim"),
+            Text(safe(_does(node), LONGEST_DETAIL), "dim"),
         ]
         rows = self._step_rows(node)
         note = self._node_note(node)
@@ -134,6 +134,10 @@ class NodeTable:
         if node.digit is Digit.ERRORED:
             failure = self._failure(node)
             return Text("cancelled" if failure is None else safe(short_failure(failure), LONGEST_NOTE), "red")
+        if node.held is not None:
+            data = self._report.node_values.data(node.held)
+            value = "a large value" if data is None else safe(data.decode(errors="replace"), LONGEST_VALUE)
+            return Text("held" if data == b"null" else f"held: {value}", "yellow")
         if isinstance(node.node.action, CycleAction) and node.rounds:
             return Text(f"repeated {count_text(node.rounds, 'time')}", "dim")
         if node.digit not in (Digit.COMPLETED, Digit.RELEASED) or node.output is None:
@@ -146,9 +150,13 @@ class NodeTable:
     def _fields(self, node: NodeSnapshot) -> dict[str, Any]:
         steps = self._all_steps(node)
         output = None if node.output is None else self._report.node_values.data(node.output)
+        held = None if node.held is None else self._report.node_values.data(node.held)
         failure = self._failure(node)
         attempts = [
-            {**attempt_fields(attempt, self._report.values), "dimension": step.recorded.dimension}
+            {
+                **attempt_fields(attempt, self._report.values, step.notes.get(attempt.key, ())),
+                "dimension": step.recorded.dimension,
+            }
             for step in steps
             for attempt in step.attempts
         ]
@@ -158,19 +166,28 @@ class NodeTable:
         fields: dict[str, Any] = {
             "id": node.node.id,
             "kind": kind_of(node.node.action),
-            "does": detail_of(node.node.action),
+            "does": _does(node),
             "after": [after.source for after in node.node.after],
             "digit": int(node.digit),
             "meaning": MEANING[node.digit],
             "dimension": node.dimension,
             "caught": node.caught,
             "output": None if output is None else msgspec.Raw(output),
+            "held": node.held is not None,
+            "held_output": None if held is None else msgspec.Raw(held),
             "failure": None if failure is None else short_failure(failure),
             "attempts": attempts,
             "waits": [_wait_fields(step) for step in steps if step.recorded.kind in ("timer", "event")],
             "children": [_child_fields(step) for step in steps if step.recorded.kind == "child"],
         }
         return fields if node.count is None else {**fields, "items": node.count}
+
+
+def _does(node: NodeSnapshot) -> str:
+    """What a node does, in a few words, with its hold."""
+    hold = hold_label(node.node.hold)
+    detail = detail_of(node.node.action)
+    return f"{detail}, {hold}" if hold else detail
 
 
 def _wait_fields(step: StepReport) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """The steps of an instance in the output of ``holdfast show``: table cells, notes below a row, and JSON."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 import msgspec
@@ -17,15 +17,17 @@ from holdfast.cli.console import (
     state_text,
     value_text,
 )
-from holdfast.client.views.instances import Values, attempt_view, moment, short_failure
+from holdfast.client.views.instances import Values, attempt_view, moment, note_view, short_failure
 from holdfast.client.views.steps import StepReport, StepState, attempt_seconds, failure_of
 from holdfast.core.ledger import DIGITS
-from holdfast.storage.records import AttemptRecord, InstanceRecord
+from holdfast.storage.records import AttemptRecord, InstanceRecord, NoteRow
 
 STEP_COLUMNS: Final = ("attempt", "state", "ledger", "took", "")
 LONGEST_NOTE: Final = 200
 LONGEST_CALL: Final = 60
 """Characters of arguments and a result that share a line."""
+MOST_NOTES: Final = 3
+"""Notes of executors that are printed below a step."""
 _OF_VIEW_ONLY: Final = ("activity", "number", "node", "dimension")
 """Fields of an `AttemptView` that the JSON of its step has already."""
 
@@ -81,7 +83,7 @@ def _age_seconds(child: InstanceRecord, now_ms: int) -> float:
 
 
 def step_notes(step: StepReport, values: Values, now_ms: int, *, with_result: bool = True) -> Iterator[str]:
-    """The lines below a step: its arguments and result, the last heartbeat, and lost workers."""
+    """The lines below a step: its arguments and result, the last heartbeat, lost workers, and notes of executors."""
     longest = sys.maxsize if values.is_whole else LONGEST
     last = step.attempts[-1] if step.attempts else None
     arguments = "" if last is None else arguments_text(values.of_input(last.input), longest)
@@ -102,6 +104,22 @@ def step_notes(step: StepReport, values: Values, now_ms: int, *, with_result: bo
         yield f"heartbeat {ago} ago{details}"
     if last.losses:
         yield f"{count_text(last.losses, 'worker')} lost while running it"
+    if last.cancel_requested_at_ms is not None and last.closed_at_ms is None:
+        yield f"its cancel was requested {seconds_text(max(0, now_ms - last.cancel_requested_at_ms) / 1000)} ago"
+    yield from _notes_of(step, values, longest)
+
+
+def _notes_of(step: StepReport, values: Values, longest: int) -> Iterator[str]:
+    """The newest notes of executors, and the number of those before them."""
+    notes = [(attempt.key.attempt, note) for attempt in step.attempts for note in step.notes.get(attempt.key, ())]
+    shown = notes if values.is_whole else notes[-MOST_NOTES:]
+    if len(shown) < len(notes):
+        yield f"{count_text(len(notes) - len(shown), 'older note')}: --json has them"
+    for number, note in shown:
+        view = note_view(note, values)
+        source = "" if view.source is None else f" by {safe(view.source, LONGEST_CALL)}"
+        when = moment_text(note.inserted_at_ms)
+        yield f"note on attempt {number}{source} {when} UTC: {value_text(view.value, longest)}"
 
 
 # ---------------------------------------------------------------- JSON
@@ -118,7 +136,7 @@ def step_fields(step: StepReport, values: Values) -> dict[str, Any]:
         case "timer":
             return {**fields, "state": step.state_word, "due_at": moment(recorded.due_at_ms)}
         case "activity":
-            attempts = [attempt_fields(attempt, values) for attempt in step.attempts]
+            attempts = [attempt_fields(attempt, values, step.notes.get(attempt.key, ())) for attempt in step.attempts]
             return {**fields, "name": recorded.name, "state": step.state, "attempts": attempts}
         case "child":
             fields |= {"name": recorded.name, "id": recorded.id, "state": child_state(step)}
@@ -132,8 +150,9 @@ def child_state(step: StepReport) -> str:
     return step.state_word if step.child is None else step.child.state
 
 
-def attempt_fields(attempt: AttemptRecord, values: Values) -> dict[str, Any]:
-    fields: dict[str, Any] = msgspec.structs.asdict(attempt_view(attempt, values))
+def attempt_fields(attempt: AttemptRecord, values: Values, notes: Iterable[NoteRow] = ()) -> dict[str, Any]:
+    fields: dict[str, Any] = msgspec.structs.asdict(attempt_view(attempt, values, notes))
+    fields["notes"] = [msgspec.structs.asdict(note) for note in fields["notes"]]
     for name in _OF_VIEW_ONLY:
         del fields[name]
     return {**fields, "ledger": ledger_digits(attempt.ledger)}

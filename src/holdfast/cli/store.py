@@ -14,7 +14,7 @@ from holdfast.cli.console import count_text, json_text, print_line, safe, standa
 from holdfast.cli.exits import EXIT_NEGATIVE
 from holdfast.cli.store_option import existing_store, store_path, use_client
 from holdfast.client.client import Client
-from holdfast.compose import display_name, printed_schema
+from holdfast.compose import display_name, printed_client_roles, printed_schema
 from holdfast.errors import UsageError
 
 MOST_PROBLEMS: Final = 1_000
@@ -88,15 +88,17 @@ def _show(report: Report, path: str) -> None:
     print_line(console, verdict)
 
 
-def migrate(*, only_print: bool = False, after: int = 0, store: str | None = None) -> None:
+def migrate(*, only_print: bool = False, roles: bool = False, after: int = 0, store: str | None = None) -> None:
     """Migrate the tables of a store to this release, or print the SQL that does it on PostgreSQL."""
+    if roles and (after or not only_print):
+        raise UsageError("--roles prints SQL and creates nothing: write holdfast migrate --print --roles")
     if only_print:
         url = store_path(store)
         if not isinstance(url, str):
             raise UsageError(
                 "only the tables of a PostgreSQL store can be printed; a SQLite file is migrated when it is opened"
             )
-        click.echo(printed_schema(url, after))
+        click.echo(printed_client_roles(url) if roles else printed_schema(url, after))
         return
 
     async def opened(_: Client) -> None:

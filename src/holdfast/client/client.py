@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Never, Self, TypeVar, TypeVarTuple, overl
 
 from holdfast import compose
 from holdfast.authoring.registry import Registry
-from holdfast.authoring.validation import DeadlineOption, checked_name, start_deadline
+from holdfast.authoring.validation import DeadlineOption, StartTime, checked_name, start_deadline
 from holdfast.authoring.workflow import AnyWorkflow, BoundWorkflow
 from holdfast.client.embedded_worker import EmbeddedWorker, payload_limit_of
 from holdfast.client.handle import Handle
@@ -86,6 +86,8 @@ class Client:
         policy: IdPolicyOption = IdPolicy.IDEMPOTENT,
         event: NamedEvent | None = None,
         deadline: DeadlineOption = ...,
+        start_at: StartTime | None = None,
+        trace: bool = False,
     ) -> Handle[R]: ...
     @overload
     async def start(
@@ -96,6 +98,8 @@ class Client:
         policy: IdPolicyOption = IdPolicy.IDEMPOTENT,
         event: NamedEvent | None = None,
         deadline: DeadlineOption = ...,
+        start_at: StartTime | None = None,
+        trace: bool = False,
     ) -> Handle[R]: ...
     @overload
     async def start(
@@ -106,6 +110,8 @@ class Client:
         policy: IdPolicyOption = IdPolicy.IDEMPOTENT,
         event: NamedEvent | None = None,
         deadline: DeadlineOption = ...,
+        start_at: StartTime | None = None,
+        trace: bool = False,
     ) -> Handle[Any]: ...
     async def start(  # type: ignore[misc]  # mypy does not see that Any takes what Ts takes
         self,
@@ -115,6 +121,8 @@ class Client:
         policy: IdPolicyOption = IdPolicy.IDEMPOTENT,
         event: NamedEvent | None = None,
         deadline: DeadlineOption = ...,
+        start_at: StartTime | None = None,
+        trace: bool = False,
         **arguments: object,
     ) -> Handle[Any]:
         """Start an instance. The same id with the same input is the same instance, however often it is started (G3).
@@ -122,10 +130,12 @@ class Client:
         `policy="reuse"` starts a new instance once the one that has the id is closed; `policy="terminate_existing"`
         ends that one, in the same commit, if it is still open. `event=("approval", value)` is raised to the instance in
         the same commit, whether it is new or existed before. `deadline`, in seconds or as a timedelta, overrides that
-        of the workflow; None means no deadline.
+        of the workflow; None means no deadline. `start_at`, a datetime with a time zone, or the seconds or a timedelta
+        from now, is the time before which the first turn is not taken; the deadline counts from it. `trace=True` also
+        writes a row of `requests` in the state TRACE, in the same commit, for readers of that table (C3).
         """
         self._session.check_usable()
-        refuse_keywords(arguments, workflow, "start", "id, policy, event and deadline")
+        refuse_keywords(arguments, workflow, "start", "id, policy, event, deadline, start_at and trace")
         call = call_of(self._registry, workflow, args)
         instance_id = self._checked_id(id)
         started = await self._calls.start(
@@ -135,6 +145,8 @@ class Client:
             event=event,
             deadline=start_deadline(call.deadline, deadline),
             is_named=id is not None,
+            start_at=start_at,
+            trace=trace,
         )
         number = started.instance.number
         return Handle(self._calls, instance_id, call.signature, number=number, is_new=started.created)
@@ -308,6 +320,11 @@ def connect(
 
     opened.__qualname__ = "holdfast.connect"  # for Python's warning about a coroutine that was never awaited
     return Connecting(opened(), store)
+
+
+def calls_of(client: Client) -> InstanceCalls:
+    """The calls of an open client, for parts that commit and wait like a client."""
+    return client._calls  # noqa: SLF001
 
 
 def store_of(client: Client) -> Store:

@@ -7,11 +7,12 @@ Without a worker the client commits by itself, and starts and messages wait in t
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
+from holdfast.authoring.launcher import Launcher
 from holdfast.authoring.registry import Registry
 from holdfast.authoring.validation import (
     Duration,
@@ -96,13 +97,13 @@ class EmbeddedWorker:
 
     def _attach(self, worker: WorkerRuntime) -> None:
         self.worker = worker
-        self._session.worker = worker
+        self._session.set_worker(worker)
         self.committer = worker.committer
 
     def detach(self) -> None:
         """Continue without the worker."""
         self.worker = None
-        self._session.worker = None
+        self._session.set_worker(None)
         self.committer = self._own_committer
 
     def kill(self) -> None:
@@ -139,7 +140,7 @@ class EmbeddedWorker:
         worker = self.worker
         if worker is None:
             return await self.committer.commit(with_started(start, started))
-        if start.workflow in worker.registry.workflows:
+        if start.workflow in worker.registry.workflows and start.start_at_ms is None:
             outcome = await (self._start_once if is_named else self._start_with_first_turn)(worker, start, started)
             if outcome is not None:
                 return outcome
@@ -191,9 +192,10 @@ class EmbeddedWorker:
     async def _raise_to_found(self, worker: WorkerRuntime, start: Start, found: InstanceRecord) -> Outcome | None:
         """Raise the event of a start to the instance that it found, which rejects a value of the wrong type (G6).
 
-        None if there is no event, or the instance is not live here or has ended meanwhile: the store decides.
+        None if there is no event, or the start is traced, or the instance is not live here or has ended meanwhile: the
+        store decides.
         """
-        if start.mail is None or worker.instances.live.find(start.id, found.number) is None:
+        if start.mail is None or start.trace is not None or worker.instances.live.find(start.id, found.number) is None:
             return None
         outcome = await self.send(msgspec.structs.replace(start.mail, number=found.number))
         match outcome:
@@ -254,6 +256,7 @@ def worker_options(
     lease: Duration,
     loop_timeout: Duration | None,
     payload_limit: int | None = None,
+    launchers: Mapping[str, Launcher] | None = None,
 ) -> WorkerOptions:
     """The options of a worker, checked. Without `queues` it serves those of its registered activities."""
     served = registry.queues if queues is None else checked_sequence(queues, "queues")
@@ -264,7 +267,24 @@ def worker_options(
         lease_ms=lease_milliseconds(lease, "lease"),
         loop_timeout_ms=checked_loop_timeout_ms(loop_timeout, "loop_timeout"),
         payload_limit=None if payload_limit is None else payload_limit_of(payload_limit),
+        launchers=checked_launchers(launchers),
     )
+
+
+def checked_launchers(launchers: object) -> dict[str, Launcher]:
+    """The option `launchers`, checked."""
+    if launchers is None:
+        return {}
+    if not isinstance(launchers, Mapping):
+        raise InvalidOption(
+            f"launchers takes a launcher for each queue, such as {{'gpu': launcher}}, not {launchers!r}"
+        )
+    found: dict[str, Launcher] = {}
+    for queue, launcher in cast("Mapping[object, object]", launchers).items():
+        if not isinstance(launcher, Launcher):
+            raise InvalidOption(f"the launcher of queue {queue!r} needs `async def launch(self, task)`: {launcher!r}")
+        found[checked_name(queue, "a queue")] = launcher
+    return found
 
 
 def checked_loop_timeout_ms(timeout: Duration | None, name: str) -> int | None:

@@ -1,12 +1,13 @@
 """The engine: a client and a worker on one store, in one process."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Self
 
 from holdfast import compose
 from holdfast.authoring.activity import AnyActivity
+from holdfast.authoring.launcher import Launcher
 from holdfast.authoring.registry import Registry
 from holdfast.authoring.validation import Duration
 from holdfast.authoring.workflow import AnyWorkflow
@@ -32,6 +33,7 @@ class Engine(Client):
     With `durability="relaxed"`, for a path or a URL, a commit does not wait for the disk: a power cut may lose the
     newest steps, but leaves the store consistent.
     `payload_limit` is the largest argument list, result or event in bytes (default 32 MiB).
+    `launchers`, by queue, start programs for external activities (`hf.Launcher`).
     """
 
     def __init__(
@@ -49,6 +51,7 @@ class Engine(Client):
         loop_timeout: Duration | None = LOOP_TIMEOUT_MS / 1000,
         durability: str = "full",
         payload_limit: int = PAYLOAD_LIMIT_BYTES,
+        launchers: Mapping[str, Launcher] | None = None,
         _platform: Platform | None = None,
     ) -> None:
         registry = Registry(modules, workflows, activities, flows)
@@ -59,6 +62,7 @@ class Engine(Client):
             cache_size=cache_size,
             lease=lease,
             loop_timeout=loop_timeout,
+            launchers=launchers,
         )
         platform = _platform or Platform()
         limit = payload_limit_of(payload_limit)

@@ -115,6 +115,24 @@ class Handle(Generic[R_co]):
         """
         await self._calls.cancel(self._id, self.number, reason)
 
+    async def retry_blocked(self) -> None:
+        """Try a BLOCKED instance again (G12): a worker that has its code claims it, also one that has blocked it.
+
+        Returns when the request is on disk. An instance whose turn still fails is BLOCKED again, and is not tried until
+        the next deploy or request. Raises `InstanceNotBlocked`, and `InstanceClosed` if the instance has ended.
+        """
+        await self._calls.retry_blocked(self._id, self.number)
+
+    async def cancel_activity(self, activity: str) -> None:
+        """Cancel one activity, which gives its workflow an `ActivityCancelled` when its attempt has ended (A1).
+
+        `activity` is its name if that is unambiguous, ``"charge#2"`` for the second call of ``charge``, or a node of a
+        flow. Returns when the request is on disk. A running body is asked to stop: at once in this process, with the
+        next heartbeat in others; a result that it returns nevertheless counts. Raises `ActivityNotFound`,
+        `ActivityClosed` if the activity has ended, and `InstanceClosed`.
+        """
+        await self._calls.cancel_activity(self._id, self.number, activity)
+
     @overload
     async def raise_event(self, event: Event[T], value: T, *, id: str | None = None) -> bool: ...
     @overload
@@ -195,6 +213,23 @@ class Handle(Generic[R_co]):
         send = self._calls.updates.update
         return await send(self._id, self.number, update, args, update_id=id, returns=returns, within=timeout)
 
+    async def release(
+        self,
+        node: str,
+        *,
+        output: Any = ...,
+        id: str | None = None,  # noqa: A002 - as in `update`
+        timeout: Limit = None,  # noqa: ASYNC109 - the name is part of the design
+    ) -> None:
+        """Release a node of a flow that is held (`hold: true`), and wait until the flow has continued.
+
+        `output` replaces the output of the node. The same `id` is the same release: it is applied once, however often
+        it is sent. Raises `NodeNotHeld` if the digit of the node is not 5, `InstanceClosed` if the instance has ended,
+        and `TimeoutError`, after which the release is still applied when a worker takes it.
+        """
+        release = self._calls.updates.release
+        await release(self._id, self.number, node, output, update_id=id, within=timeout)
+
     async def watch(self) -> AsyncGenerator[Change]:
         """Yield the instance as it is now, and again after each of its commits, until it is closed.
 
@@ -205,14 +240,16 @@ class Handle(Generic[R_co]):
         async for change in watch(self._calls.store, self._calls.session.changes, number):
             yield change
 
-    async def describe(self, *, whole: bool = False) -> Description:
+    async def describe(self, *, whole: bool = False, execution: int | None = None) -> Description:
         """The current state of the instance with its values; long values are an `Excerpt` unless `whole` is true.
 
-        In a damaged store, `damage` describes what could not be read.
+        `execution` describes an earlier execution (G4): its attempts with their ledgers, its steps, key and input. In a
+        damaged store, `damage` describes what could not be read.
         """
         from holdfast.client.views.report import read_report  # noqa: PLC0415 - most programs do not need it
 
-        return (await read_report(self._calls.store, await self._record(), is_whole=whole)).described
+        record = await self._record()
+        return (await read_report(self._calls.store, record, is_whole=whole, number=execution)).described
 
     async def children(self, *, limit: int = 100, before: int = NEWEST) -> list[Summary]:
         """A page of the children that the workflow started, newest first; see `Client.list`."""
@@ -228,10 +265,7 @@ class Handle(Generic[R_co]):
 
     async def history(self, execution: int | None = None) -> list[HistoryEntry]:
         """The events of the last execution in order, or those of an earlier execution (G4)."""
-        record = await self._record()
-        if execution is not None:
-            checked_integer(execution, f"the execution of {self._id!r}", least=1, most=record.execution)
-        record = record if execution is None else msgspec.structs.replace(record, execution=execution)
+        record = await self._record_of(execution)
         entries: list[HistoryEntry] = []
         inputs = await self._inputs(record)
         for number, (turn, event) in enumerate(await self._whole_events(record)):
@@ -241,9 +275,12 @@ class Handle(Generic[R_co]):
             entries.append(HistoryEntry(number=number, turn=turn, kind=fields.pop("event"), fields=fields))
         return entries
 
-    async def export_history(self) -> str:
-        """The history as JSON, to be stored with tests and replayed by `holdfast.testing.Replayer`."""
-        record = await self._record()
+    async def export_history(self, execution: int | None = None) -> str:
+        """The history as JSON, to be stored with tests and replayed by `holdfast.testing.Replayer`.
+
+        That of the last execution, or of an earlier one (G4).
+        """
+        record = await self._record_of(execution)
         turns: dict[int, list[HistoryEvent]] = {}
         for turn, event in await self._whole_events(record):
             turns.setdefault(turn, []).append(event)
@@ -274,6 +311,14 @@ class Handle(Generic[R_co]):
                     f"turn {row.turn} of {self._id!r} cannot be decoded: {error}; run holdfast verify"
                 ) from error
         return events
+
+    async def _record_of(self, execution: int | None) -> InstanceRecord:
+        """The record as it is in its last execution, or with the number of an earlier one."""
+        record = await self._record()
+        if execution is None:
+            return record
+        checked_integer(execution, f"the execution of {self._id!r}", least=1, most=record.execution)
+        return msgspec.structs.replace(record, execution=execution)
 
     async def _record(self) -> InstanceRecord:
         return await self._calls.record(self._id, self.number)

@@ -11,19 +11,22 @@ import msgspec
 
 from holdfast.authoring.events import Event, encoded_event, named_value
 from holdfast.authoring.registry import Registry
-from holdfast.authoring.validation import checked_name, checked_reason
+from holdfast.authoring.validation import StartTime, checked_name, checked_reason, checked_start_ms
 from holdfast.authoring.workflow import BoundWorkflow, Workflow
 from holdfast.client.embedded_worker import EmbeddedWorker
 from holdfast.client.queries import QueryClient
 from holdfast.client.updates import UpdateClient
+from holdfast.compose import open_contract_of
 from holdfast.core.admission import EventVerdict, IdPolicy, IdPolicyOption
 from holdfast.core.checks import parse_enum
 from holdfast.core.deadlines import Deadline
 from holdfast.core.history import CancelRequested, EventReceived, Payload, Started
-from holdfast.core.lifecycle import InstanceState
+from holdfast.core.lifecycle import AttemptState, InstanceState
 from holdfast.errors import (
+    ActivityClosed,
     InstanceClosed,
     InstanceConflict,
+    InstanceNotBlocked,
     InstanceNotFound,
     MailboxFull,
     StoreError,
@@ -38,13 +41,17 @@ from holdfast.payloads.failures import Failure, failed_message, to_exception
 from holdfast.payloads.signature import Signature, input_hash
 from holdfast.runtime.session import StoreSession
 from holdfast.storage.contract import Store
-from holdfast.storage.members.instances import Start, Terminate
+from holdfast.storage.members.attempts import CancelActivity
+from holdfast.storage.members.contract_rows import InsertRequest
+from holdfast.storage.members.instances import RetryBlocked, Start, Terminate
 from holdfast.storage.members.messages import Deliver
 from holdfast.storage.members.outcomes import (
     Applied,
+    CancelledActivity,
     Delivered,
     Failed,
     Rejected,
+    RetriedInstance,
     StartedInstance,
     TerminatedInstance,
 )
@@ -103,9 +110,15 @@ class InstanceCalls:
         event: NamedEvent | None,
         deadline: Deadline | None,
         is_named: bool,
+        start_at: StartTime | None = None,
+        trace: bool = False,
     ) -> StartedInstance:
-        """Create an instance or find it, by the policy for ids (G3). `is_named`: the caller gave the id."""
+        """Create an instance or find it, by the policy for ids (G3). `is_named`: the caller gave the id.
+
+        `trace`: the same commit writes a request in the state TRACE (C3).
+        """
         session = self.session
+        start_at_ms = checked_start_ms(start_at, session.store.now_ms())
         session.payload_limit.checked(call.encoded, f"{call.name}(): the payload of the arguments")
         started = Started(
             time_ms=session.store.now_ms(),
@@ -125,7 +138,10 @@ class InstanceCalls:
             mail=None if event is None else self._event(instance_id, None, *named_value(event), None),
             deadline=deadline,
             key=None if call.flow is None else call.flow.first_key,
+            start_at_ms=start_at_ms,
         )
+        if trace:
+            start = msgspec.structs.replace(start, trace=self._trace_of(start))
         outcome = await self.local.commit_start(start, started, is_named=is_named)
         match outcome:
             case StartedInstance():
@@ -137,6 +153,20 @@ class InstanceCalls:
                 raise outcome.error
             case _:
                 raise StoreError(f"the start of {instance_id!r} had the outcome {outcome!r}")
+
+    def _trace_of(self, start: Start) -> InsertRequest:
+        """C3: the request that records a start of this process. No worker starts it."""
+        open_contract_of(self.session.store)
+        return InsertRequest(
+            request_id=self.session.platform.providers.unique_text(),
+            workflow=start.workflow,
+            instance_id=start.id,
+            input=start.input.decode(),
+            policy=start.policy.value,
+            start_at_ms=start.start_at_ms,
+            deadline_after_ms=None if start.deadline is None else start.deadline.limit_ms,
+            manual=True,
+        )
 
     def _announce(self, start: Start, outcome: StartedInstance) -> None:
         """Wake the waiters and the worker of this process for the event and the replaced instance of a start."""
@@ -230,6 +260,24 @@ class InstanceCalls:
             case _:
                 raise StoreError(f"the termination of {instance_id!r} had the outcome {outcome!r}")
 
+    async def retry_blocked(self, instance_id: InstanceId, number: InstanceNumber | None) -> None:
+        """See `Handle.retry_blocked`."""
+        self.session.check_usable()
+        outcome = await self.local.committer.commit(RetryBlocked(id=instance_id, number=number))
+        match outcome:
+            case RetriedInstance(was_blocked=True):
+                self.session.poll()
+            case RetriedInstance(instance=found) if found.closed_at_ms is not None:
+                raise InstanceClosed(f"{instance_id!r} is {found.state}, so it cannot be retried")
+            case RetriedInstance(instance=found):
+                raise InstanceNotBlocked(f"{instance_id!r} is {found.state}, not BLOCKED, so there is nothing to retry")
+            case Rejected():
+                raise InstanceNotFound(outcome.reason)
+            case Failed():
+                raise outcome.error
+            case _:
+                raise StoreError(f"the retry of {instance_id!r} had the outcome {outcome!r}")
+
     async def cancel(self, instance_id: InstanceId, number: InstanceNumber | None, reason: str | None) -> None:
         """See `Handle.cancel`."""
         self.session.check_usable()
@@ -240,6 +288,34 @@ class InstanceCalls:
             raise InstanceClosed(f"{instance_id!r} is {found.state}, so it cannot be cancelled any more")
         if found.state in (InstanceState.REQUESTED, InstanceState.BLOCKED):
             self.session.instance_closed(instance_id, found.number)
+
+    async def cancel_activity(self, instance_id: InstanceId, number: InstanceNumber | None, activity: str) -> None:
+        """See `Handle.cancel_activity`."""
+        from holdfast.client.activity_names import find_activity  # noqa: PLC0415 - most programs do not need it
+        from holdfast.client.views.report import read_execution  # noqa: PLC0415
+
+        self.session.check_usable()
+        record = await self.record(instance_id, number)
+        if record.closed_at_ms is not None:
+            raise InstanceClosed(f"{instance_id!r} is {record.state}, so none of its activities can be cancelled")
+        step = find_activity((await read_execution(self.store, record)).steps, activity, instance_id)
+        member = CancelActivity(
+            number=record.number,
+            execution=record.execution,
+            activity=step.recorded.number,
+            dimension=step.attempts[-1].key.dimension if step.attempts else "",
+        )
+        outcome = await self.local.committer.commit(member)
+        match outcome:
+            case CancelledActivity():
+                is_running = outcome.state is AttemptState.CANCELLED_RUNNING
+                self.session.activity_cancelled(outcome.key, is_running=is_running)
+            case Rejected():
+                raise ActivityClosed(f"{activity!r} of {instance_id!r} cannot be cancelled: {outcome.reason}")
+            case Failed():
+                raise outcome.error
+            case _:
+                raise StoreError(f"the cancel of {activity!r} of {instance_id!r} had the outcome {outcome!r}")
 
     async def raise_event(
         self,

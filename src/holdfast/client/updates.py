@@ -14,10 +14,11 @@ from holdfast.client.queries import encoded_arguments, limited
 from holdfast.core.admission import EventVerdict
 from holdfast.core.history import Payload, UpdateAccepted, decode_events
 from holdfast.core.lifecycle import InstanceState
-from holdfast.core.updates import UpdateState
+from holdfast.core.updates import RELEASE_UPDATE, UpdateState
 from holdfast.errors import (
     InstanceClosed,
     MailboxFull,
+    NodeNotHeld,
     UnknownUpdate,
     UpdateConflict,
     UpdateFailed,
@@ -59,15 +60,16 @@ class UpdateClient:
         update_id: str | None,
         returns: Any,
         within: Duration | None,
+        what: str = "",
     ) -> Any:
-        """See `Handle.update`."""
+        """See `Handle.update`. `what` is the update in messages."""
         session = self._session
         session.check_usable()
         name = update.name if isinstance(update, Update) else checked_name(update, "an update")
         data = encoded_arguments(args, f"the arguments of update {name!r}", session.payload_limit)
         new_id = session.platform.providers.unique_text
         unique = new_id() if update_id is None else checked_name(update_id, "an update")
-        what = f"the update {name!r} of {instance_id!r}"
+        what = what or f"the update {name!r} of {instance_id!r}"
         event = UpdateAccepted(time_ms=self._store.now_ms(), id=unique, name=name, input=Payload(msgspec.Raw(data)))
         async with limited(
             within, f"{what} was not answered in time; send it again with id={unique!r} to wait for its reply"
@@ -85,6 +87,30 @@ class UpdateClient:
             data = await self._data(found.number, row)
         returns = update.annotation if isinstance(update, Update) else returns
         return self._decoded(what, row.state, data, returns)
+
+    async def release(
+        self,
+        instance_id: InstanceId,
+        number: InstanceNumber | None,
+        node: str,
+        output: Any,
+        *,
+        update_id: str | None,
+        within: Duration | None,
+    ) -> None:
+        """See `Handle.release`."""
+        args = (checked_name(node, "a node"), *(() if output is ... else (output,)))
+        what = f"the release of node {node!r} of {instance_id!r}"
+        try:
+            await self.update(
+                instance_id, number, RELEASE_UPDATE, args, update_id=update_id, returns=Any, within=within, what=what
+            )
+        except UnknownUpdate:
+            raise NodeNotHeld(f"{instance_id!r} is no flow, so it has no node {node!r} to release") from None
+        except UpdateRejected as error:
+            if isinstance(error.cause, NodeNotHeld):
+                raise error.cause from None
+            raise
 
     async def _conflict(self, number: InstanceNumber, update_id: str, name: str) -> str:
         """The message about an id that another update has. The name of that update is in the history."""

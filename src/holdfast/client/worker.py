@@ -1,11 +1,12 @@
 """The public worker: runs instances and activities from the store of a client until it is drained or stopped (W10)."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from types import ModuleType, TracebackType
 from typing import Any, Self
 
 from holdfast.authoring.activity import AnyActivity
+from holdfast.authoring.launcher import Launcher
 from holdfast.authoring.registry import Registry
 from holdfast.authoring.validation import Duration, checked_duration_ms
 from holdfast.authoring.workflow import AnyWorkflow
@@ -23,6 +24,7 @@ class Worker:
     activities at once, and keeps at most `cache_size` instances in memory. Other workers take over its work when its
     `lease`, in seconds, expires without a heartbeat, or when its event loop has not run for `loop_timeout` seconds.
     The default of `payload_limit` is that of the client. A client has at most one worker at a time.
+    `launchers`, by queue, start programs for external activities (`hf.Launcher`).
     """
 
     def __init__(
@@ -39,6 +41,7 @@ class Worker:
         lease: Duration = WORKER_LEASE_MS / 1000,
         loop_timeout: Duration | None = LOOP_TIMEOUT_MS / 1000,
         payload_limit: int | None = None,
+        launchers: Mapping[str, Launcher] | None = None,
     ) -> None:
         if not _is_client(client):
             raise UsageError(f"a worker needs a client: await hf.connect(...), not {client!r}")
@@ -53,6 +56,7 @@ class Worker:
             lease=lease,
             loop_timeout=loop_timeout,
             payload_limit=payload_limit,
+            launchers=launchers,
         )
         if not self._registry.workflows and not self._registry.activities:
             raise UsageError(

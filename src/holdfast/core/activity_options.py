@@ -116,6 +116,7 @@ def after_loss(*, losses: int, rerun_after_loss: bool = True, max_losses: int = 
 
 
 DEFAULT_QUEUE: Final = "default"
+DEFAULT_CLAIM_TIMEOUT_MS: Final = 300_000
 
 
 class StreamOptions(msgspec.Struct, frozen=True):
@@ -123,6 +124,15 @@ class StreamOptions(msgspec.Struct, frozen=True):
 
     resumable: bool = False
     delivered: int = 0
+
+
+class ExternalOptions(msgspec.Struct, frozen=True):
+    """Options of an activity that runs in an executor which is not a Holdfast worker (C4).
+
+    A claim that is silent for `claim_timeout_ms` before the body runs is released (A5).
+    """
+
+    claim_timeout_ms: int = DEFAULT_CLAIM_TIMEOUT_MS
 
 
 class ActivityOptions(msgspec.Struct, frozen=True):
@@ -138,6 +148,9 @@ class ActivityOptions(msgspec.Struct, frozen=True):
     max_losses: int = DEFAULT_MAX_LOSSES
     max_claims: int = DEFAULT_LEG1_LIMIT
     stream: StreamOptions | None = None
+    external: ExternalOptions | None = None
+    prepares: bool = False
+    """Its attempts are PREPARING while the function of `prepare=` runs."""
 
     def expires_at_ready_ms(self, *, scheduled_at_ms: int, available_at_ms: int) -> int | None:
         """A5: the time at which a queued attempt expires. The delay of a retry does not count as waiting."""
@@ -154,6 +167,25 @@ class ActivityOptions(msgspec.Struct, frozen=True):
             _after(scheduled_at_ms, self.schedule_to_close_ms),
             _after(heard_at_ms, self.heartbeat_ms),
         )
+
+
+SILENCE_AFTER_CANCEL_MS: Final = 60_000
+"""A cancelled external attempt without a heartbeat time-out that is silent for this time has stopped (A6)."""
+
+
+def expires_at_cancelled_ms(
+    options: ActivityOptions, *, scheduled_at_ms: int, started_at_ms: int, heard_at_ms: int
+) -> int | None:
+    """The time at which a CANCELLED_RUNNING attempt expires, given the time of the cancel or of its last heartbeat.
+
+    The silence of an external attempt counts as its stop; an attempt of a worker ends with its body or its worker.
+    """
+    expires = options.expires_at_running_ms(
+        scheduled_at_ms=scheduled_at_ms, started_at_ms=started_at_ms, heard_at_ms=heard_at_ms
+    )
+    if options.external is None or options.heartbeat_ms is not None:
+        return expires
+    return _nearest(expires, heard_at_ms + SILENCE_AFTER_CANCEL_MS)
 
 
 _encoder: Final = msgspec.json.Encoder()

@@ -214,6 +214,12 @@ class UpdateAccepted(HistoryEventBase, frozen=True, tag="update_accepted"):
 # ---------------------------------------------------------------- commands
 
 
+STREAM_RESTARTS: Final = "restarts"
+"""A new attempt of the activity yields all values again."""
+STREAM_RESUMES: Final = "resumes"
+"""A new attempt of the activity continues behind the values that were delivered (`resumable=True`)."""
+
+
 class ActivityScheduled(HistoryEventBase, frozen=True, tag="activity_scheduled"):
     """The code, or a node of a flow for an `item` of its list, called an activity. Its attempts hold the input."""
 
@@ -223,12 +229,14 @@ class ActivityScheduled(HistoryEventBase, frozen=True, tag="activity_scheduled")
     name: str
     node: str = ""
     item: int = -1
+    stream: str = ""
+    """Of a node of a flow whose activity yields values: one of `STREAM_RESTARTS` and `STREAM_RESUMES` (K10)."""
 
     def describe(self) -> str:
         return f"a call of activity {self.name!r} (number {self.activity})"
 
 
-class ActivityCancelled(HistoryEventBase, frozen=True, tag="activity_abandoned"):
+class ActivityAbandoned(HistoryEventBase, frozen=True, tag="activity_abandoned"):
     """The code stopped waiting for an activity; the activity is cancelled."""
 
     identity = ("activity",)
@@ -466,27 +474,49 @@ class NodeFailed(HistoryEventBase, frozen=True, tag="node_failed"):
 
 
 class NodeCompleted(HistoryEventBase, frozen=True, tag="node_completed"):
-    """A node without a single activity completed: a fan-out, or a node that only computes its output."""
+    """A node without a single result completed: a fan-out, a stream, or a node that only computes its output.
+
+    With `item`, the stream of one item of a fan-out completed.
+    """
 
     payload_field = "output"
 
     node: str
     output: Payload
+    item: int = -1
 
     def describe(self) -> str:
         return f"the completion of node {self.node!r}"
 
 
+class NodeReleased(HistoryEventBase, frozen=True, tag="node_released"):
+    """A held node was released (K11). `output` replaces the output with which it was held, unless it is None."""
+
+    payload_field = "output"
+
+    node: str
+    output: Payload | None = None
+
+    def describe(self) -> str:
+        return f"the release of node {self.node!r}"
+
+
 class FanOutStarted(HistoryEventBase, frozen=True, tag="fan_out_began"):
-    """A node runs once for each of `count` items. `items` are stored if they do not all start at once."""
+    """A node runs once for each of `count` items. `items` are stored if they do not all start at once.
+
+    With `stream` the items are the responses of that node, and `count` is 0 (K10).
+    """
 
     payload_field = "items"
 
     node: str
     count: int
     items: Payload | None = None
+    stream: str = ""
 
     def describe(self) -> str:
+        if self.stream:
+            return f"the fan-out of node {self.node!r} over the responses of {self.stream!r}"
         return f"the fan-out of node {self.node!r} over {self.count} items"
 
 
@@ -549,10 +579,10 @@ Input = (
     | ChildAnswer
     | UpdateAccepted
 )
-FlowCommand = FlowAdvanced | NodeFailed | NodeCompleted | FanOutStarted | CycleRestarted
+FlowCommand = FlowAdvanced | NodeFailed | NodeCompleted | NodeReleased | FanOutStarted | CycleRestarted
 Command = (
     ActivityScheduled
-    | ActivityCancelled
+    | ActivityAbandoned
     | TimerStarted
     | TimerCancelled
     | SideEffectRecorded

@@ -217,10 +217,13 @@ _CLAIMED: Final = frozenset({_A.QUEUED, _A.PREPARING})
 _EXECUTING: Final = frozenset({_A.RUNNING, _A.CANCELLED_RUNNING})
 
 
-def disagreement(state: AttemptState | str, value: int, *, owned: bool, unapplied: int) -> str | None:
+def disagreement(
+    state: AttemptState | str, value: int, *, owned: bool, unapplied: int, external: bool = False
+) -> str | None:
     """A8: why the ledger `value` contradicts `state`, or None if the two agree.
 
-    `owned`: whether the row names a worker. `unapplied`: the attempt's responses in the instance's inbox.
+    `owned`: whether the row names a worker. `unapplied`: the attempt's responses in the instance's inbox. `external`:
+    an executor that is not a worker has the attempt, from PREPARING on at the latest.
     """
     state = parse_enum(AttemptState, state, "state of an attempt")
     try:
@@ -237,10 +240,14 @@ def disagreement(state: AttemptState | str, value: int, *, owned: bool, unapplie
     if state in _CLAIMED:
         if digits.leg1_concluded or not digits.leg1_entries:
             return f"{shown}: leg 1 must be entered and not concluded"
+        if external:
+            return f"{shown}: it is external, so no worker may own it" if owned and state is not _A.QUEUED else None
         return None if owned else f"{shown}: it is claimed, so a worker must own it"
     if state in _EXECUTING:
         if not digits.leg1_concluded or digits.leg2_closed:
             return f"{shown}: leg 1 must be concluded and leg 2 open"
+        if external:
+            return f"{shown}: it is external, so no worker may own it" if owned else None
         return None if owned else f"{shown}: it executes, so a worker must own it"
     return _final_disagreement(state, digits, shown)
 

@@ -28,7 +28,7 @@ _BEGINS: Final[dict[type[object], tuple[str, str, str]]] = {
 _ENDS: Final[dict[type[object], tuple[str, str, str]]] = {
     ev.ActivityCompleted: ("activity", "activity", "6"),
     ev.ActivityFailed: ("activity", "activity", ERRORED),
-    ev.ActivityCancelled: ("activity", "activity", ERRORED),
+    ev.ActivityAbandoned: ("activity", "activity", ERRORED),
     ev.TimerFired: ("timer", "timer", "4"),
     ev.TimerCancelled: ("timer", "timer", "3"),
     ev.EventWaitEnded: ("event", "wait", "3"),

@@ -10,6 +10,8 @@ from holdfast.core.queries import ReplyKind
 
 MAX_OPEN_UPDATES: Final = 1_000
 """The largest number of unanswered updates of one instance."""
+RELEASE_UPDATE: Final = "holdfast.release"
+"""The name of the update that releases a held node of a flow (K11). Its arguments: the node, and another output."""
 REJECTION_KEPT_MS: Final = 600_000
 """How long the rejection of an update is stored: long enough for its waiting sender to read it."""
 

@@ -20,6 +20,7 @@ from holdfast.authoring.activity import Activity, AnyActivity, Retry
 from holdfast.authoring.definition import Definition
 from holdfast.authoring.validation import checked_name
 from holdfast.authoring.workflow import AnyWorkflow, Workflow
+from holdfast.core.admission import EventPolicyOption
 from holdfast.core.flow.definition import After, FlowDefinition, Node, TriggerAction
 from holdfast.errors import FlowError, FlowProblem, InvalidOption
 from holdfast.flows.expressions.scanner import KEYWORDS
@@ -108,7 +109,7 @@ class ExpressionRef:
         return self._text
 
     def __repr__(self) -> str:
-        return f"Reference({self._text!r})"
+        return f"ExpressionRef({self._text!r})"
 
     def _compared(self, operator: str, other: object) -> "ExpressionRef":
         return ExpressionRef(f"{self._inside(_Binding.NOT)} {operator} {_operand(other)}", _Binding.COMPARISON)
@@ -119,13 +120,17 @@ class ExpressionRef:
 
 
 class NodeRef:
-    """A node of a flow that is being built. Later nodes can read its `input`, `output` and `error`."""
+    """A node of a flow that is being built. Later nodes can read its `input`, `output` and `error`.
+
+    `responses` is for the `each` of a node after it: one item for each value that its activity yields.
+    """
 
     def __init__(self, node_id: str) -> None:
         self.id = node_id
         self.input = ExpressionRef(f"{node_id}.input")
         self.output = ExpressionRef(f"{node_id}.output")
         self.error = ExpressionRef(f"{node_id}.error")
+        self.responses = ExpressionRef(f"{node_id}.responses")
 
     def failed(self, *errors: type[BaseException] | str) -> After:
         """The edge that is taken if it fails with one of these errors; without arguments, with any error."""
@@ -140,7 +145,7 @@ class NodeRef:
         return After(self.id, otherwise=True)
 
     def __repr__(self) -> str:
-        return f"Step({self.id!r})"
+        return f"NodeRef({self.id!r})"
 
 
 EdgeArgument: TypeAlias = str | NodeRef | After
@@ -207,6 +212,16 @@ def _condition(value: object, operator: str, *, always: bool = False) -> str:
 ConditionArgument: TypeAlias = str | ExpressionRef
 Length: TypeAlias = float | timedelta | str | ExpressionRef
 """A number of seconds, a timedelta, a string such as ``1h30m``, or an expression that gives seconds."""
+
+
+class HoldFields(TypedDict):
+    """How long a node is held at most. After that it fails with a `TimeoutError`."""
+
+    timeout: Length
+
+
+HoldArgument: TypeAlias = bool | HoldFields
+"""Whether a node is held after it has run, until ``handle.release(node)``; ``{"timeout": "1d"}`` limits the time."""
 
 
 class RetryFields(TypedDict, total=False):
@@ -281,6 +296,7 @@ class FlowBuilder(FlowWorkflow):
         when: ConditionArgument | None = None,
         otherwise: bool = False,
         join: str | None = None,
+        hold: HoldArgument = False,
         each: ConditionArgument | None = None,
         limit: int | None = None,
         queue: str | None = None,
@@ -292,13 +308,14 @@ class FlowBuilder(FlowWorkflow):
     ) -> NodeRef:
         """Run an activity. `input` has its arguments: a mapping by name, a list by position, or one expression.
 
-        With `each` it runs once for each item of that list, `limit` of them at a time.
+        With `each` it runs once for each item of that list, `limit` of them at a time; with ``each=node.responses``
+        once for each value that the activity of `node` yields, as it arrives.
         """
         if isinstance(activity, Activity):
             self._activities[activity.name] = activity
         arguments = {
             "run": _name_of(activity, Activity, "run"),
-            **_common(when, otherwise=otherwise, join=join),
+            **_common(when, otherwise=otherwise, join=join, hold=hold),
             "input": input,
             "each": each,
             "limit": limit,
@@ -323,6 +340,7 @@ class FlowBuilder(FlowWorkflow):
         when: ConditionArgument | None = None,
         otherwise: bool = False,
         join: str | None = None,
+        hold: HoldArgument = False,
         each: ConditionArgument | None = None,
         limit: int | None = None,
     ) -> NodeRef:
@@ -331,7 +349,7 @@ class FlowBuilder(FlowWorkflow):
             self._workflows[flow.name] = flow
         arguments = {
             "flow": _name_of(flow, Workflow, "child"),
-            **_common(when, otherwise=otherwise, join=join),
+            **_common(when, otherwise=otherwise, join=join, hold=hold),
             "input": input,
             "id": id,
             "detached": detached or None,
@@ -351,11 +369,12 @@ class FlowBuilder(FlowWorkflow):
         when: ConditionArgument | None = None,
         otherwise: bool = False,
         join: str | None = None,
+        hold: HoldArgument = False,
     ) -> NodeRef:
         """Wait for an `event`, at most for `timeout`; or for the duration of a `timer`."""
         waits = {"event": event, "timeout": timeout, "timer": timer}
         return self._add(
-            node_id, "wait", after, {"wait": _given(waits), **_common(when, otherwise=otherwise, join=join)}
+            node_id, "wait", after, {"wait": _given(waits), **_common(when, otherwise=otherwise, join=join, hold=hold)}
         )
 
     def cycle(
@@ -367,13 +386,14 @@ class FlowBuilder(FlowWorkflow):
         when: ConditionArgument | None = None,
         otherwise: bool = False,
         join: str | None = None,
+        hold: HoldArgument = False,
         delay: Length | None = None,
         limit: int | None = None,
     ) -> NodeRef:
         """Run `target` and everything behind it once more, after `delay`, at most `limit` times."""
         arguments = {
             "cycle": target.id if isinstance(target, NodeRef) else target,
-            **_common(when, otherwise=otherwise, join=join),
+            **_common(when, otherwise=otherwise, join=join, hold=hold),
             "delay": delay,
             "limit": limit,
         }
@@ -390,10 +410,13 @@ class FlowBuilder(FlowWorkflow):
         when: ConditionArgument | None = None,
         otherwise: bool = False,
         join: str | None = None,
+        hold: HoldArgument = False,
     ) -> NodeRef:
         """Raise an event to the instance whose id `to` gives."""
         raised = _given({"event": event, "to": to, "value": value})
-        return self._add(node_id, "raise", after, {"raise": raised, **_common(when, otherwise=otherwise, join=join)})
+        return self._add(
+            node_id, "raise", after, {"raise": raised, **_common(when, otherwise=otherwise, join=join, hold=hold)}
+        )
 
     def interrupt(
         self,
@@ -406,11 +429,12 @@ class FlowBuilder(FlowWorkflow):
         when: ConditionArgument | None = None,
         otherwise: bool = False,
         join: str | None = None,
+        hold: HoldArgument = False,
     ) -> NodeRef:
         """End this instance, or the one whose id `target` gives, and with `descendants` the children of it."""
         arguments = {
             "interrupt": target,
-            **_common(when, otherwise=otherwise, join=join),
+            **_common(when, otherwise=otherwise, join=join, hold=hold),
             "descendants": descendants or None,
             "reason": reason,
         }
@@ -423,6 +447,10 @@ class FlowBuilder(FlowWorkflow):
     def policy(self, policy: str) -> None:
         """Set the effect of an uncaught failure on the other nodes: ``drain`` runs them, ``fail_fast`` cancels them."""
         self._set("policy", policy)
+
+    def event_policy(self, policy: EventPolicyOption) -> None:
+        """Set the policy for events that no node awaits: ``mailbox`` keeps them, ``drop_unsubscribed`` drops them."""
+        self._set("event_policy", str(policy))
 
     def _set(self, key: str, value: object) -> None:
         self._refuse_if_in_use()
@@ -469,9 +497,9 @@ def _given(arguments: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in arguments.items() if value is not None}
 
 
-def _common(when: ConditionArgument | None, *, otherwise: bool, join: str | None) -> dict[str, Any]:
+def _common(when: ConditionArgument | None, *, otherwise: bool, join: str | None, hold: HoldArgument) -> dict[str, Any]:
     """The arguments that all kinds have, as YAML names them."""
-    return {"when": when, "otherwise": otherwise or None, "join": join}
+    return {"when": when, "otherwise": otherwise or None, "join": join, "hold": None if hold is False else hold}
 
 
 def _name_of(named: object, kind: type[Activity[..., Any] | Workflow[..., Any]], method: str) -> str:

@@ -7,6 +7,7 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.core.activity_options import ActivityOptions, RetryPolicy, encode_options
+from holdfast.core.admission import EventPolicy, Mailbox
 from holdfast.core.collation import ActivityOrder
 from holdfast.core.flow.definition import (
     AnyAction,
@@ -19,12 +20,14 @@ from holdfast.core.flow.definition import (
     RetryRules,
     RunAction,
     RunRules,
+    Span,
     Template,
     TriggerAction,
     WaitAction,
     graph_of,
 )
 from holdfast.core.flow.graph import Graph, GraphEdge
+from holdfast.core.history import STREAM_RESTARTS, STREAM_RESUMES
 from holdfast.flows.expressions.expression import Expression, compile_expression
 from holdfast.flows.expressions.templates import CompiledTemplate, compile_template
 
@@ -44,6 +47,8 @@ class NodeActivity(msgspec.Struct, frozen=True):
     name: str
     options: ActivityOptions
     encoded_options: bytes
+    stream: str = ""
+    """How a new attempt continues, if the activity yields values: see `ActivityScheduled.stream`."""
 
 
 class CompiledNode(msgspec.Struct, frozen=True):
@@ -54,10 +59,14 @@ class CompiledNode(msgspec.Struct, frozen=True):
     input: CompiledTemplate | None
     has_arguments: bool
     """Whether the input is a mapping or a list of arguments; else it is the only argument."""
+    is_fan_out: bool
     items: Expression | None
+    """The list of a fan-out; None if its items are the responses of a stream (K10)."""
     activity: NodeActivity | None
     span: int | Expression | None
     target: Expression | None
+    hold_span: int | Expression | None
+    """How long it is held at most (K11)."""
 
 
 class CompiledFlow:
@@ -79,6 +88,9 @@ class CompiledFlow:
                     self.conditions[edge] = (at, compile_expression(after.when))
         self.lasting = _outside_edges(definition, self.graph)
         """Edges into the nodes of a cycle from outside: their state holds for every round (K8)."""
+        policy = definition.event_policy
+        self.mailbox = None if policy is EventPolicy.MAILBOX else Mailbox(policy)
+        """The rules for events for which no node waits; None: the defaults (G6)."""
         self.output: CompiledTemplate | None = (
             None if definition.output is None else compile_template(definition.output, is_output=True)
         )
@@ -103,10 +115,12 @@ def _compiled(node: Node, activity: Callable[[str], ActivityLookup]) -> Compiled
         when=compile_expression(node.when) if node.when else None,
         input=None if given is None else compile_template(given),
         has_arguments=isinstance(given, dict | list),
-        items=None if each is None else compile_expression(each.items),
+        is_fan_out=each is not None,
+        items=None if each is None or each.stream else compile_expression(each.items),
         activity=_activity(activity(action.activity), action.rules) if isinstance(action, RunAction) else None,
         span=_span(action),
         target=_target(action),
+        hold_span=None if node.hold is None else _compiled_span(node.hold.timeout),
     )
 
 
@@ -125,11 +139,15 @@ def _span(action: AnyAction) -> int | Expression | None:
     """The time-out of a wait, or the delay of a cycle."""
     match action:
         case WaitAction(timeout=span) | CycleAction(delay=span):
-            return compile_expression(span) if isinstance(span, str) else span
+            return _compiled_span(span)
         case TriggerAction() | RunAction() | ChildAction() | RaiseAction() | InterruptAction():
             return None
         case _:
             assert_never(action)
+
+
+def _compiled_span(span: Span | None) -> int | Expression | None:
+    return compile_expression(span) if isinstance(span, str) else span
 
 
 def _target(action: AnyAction) -> Expression | None:
@@ -145,7 +163,8 @@ def _target(action: AnyAction) -> Expression | None:
 
 def _activity(code: ActivityLookup, rules: RunRules) -> NodeActivity:
     options = options_with(code.options, rules)
-    return NodeActivity(code.name, options, encode_options(options))
+    stream = "" if options.stream is None else STREAM_RESUMES if options.stream.resumable else STREAM_RESTARTS
+    return NodeActivity(code.name, options, encode_options(options), stream)
 
 
 _TIMES: Final = ("schedule_to_start_ms", "start_to_close_ms", "schedule_to_close_ms", "heartbeat_ms", "queue")

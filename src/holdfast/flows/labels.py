@@ -10,7 +10,9 @@ from holdfast.core.flow.definition import (
     ChildAction,
     CycleAction,
     Each,
+    Hold,
     InterruptAction,
+    Node,
     RaiseAction,
     RunAction,
     Span,
@@ -63,21 +65,33 @@ def detail_of(action: AnyAction) -> str:
 def _each(each: Each | None) -> str:
     if each is None:
         return ""
-    return "each: " if each.limit is None else f"each, {each.limit} at a time: "
+    what = f"each response of {each.stream}" if each.stream else "each"
+    return f"{what}: " if each.limit is None else f"{what}, {each.limit} at a time: "
+
+
+def hold_label(hold: Hold | None) -> str:
+    """The hold of a node in a few words; empty if it has none."""
+    if hold is None:
+        return ""
+    return "hold" if hold.timeout is None else f"hold, at most {_span(hold.timeout)}"
 
 
 def _span(span: Span | None) -> str:
     return span if isinstance(span, str) else str(show_span(span or 0))
 
 
-def edge_label(edge: After) -> str:
-    """The label of an edge."""
+def edge_label(node: Node, edge: After) -> str:
+    """The label of an edge into a node."""
+    if edge.catch is None and edge.source == node.stream:
+        return "responses"
     caught = "" if edge.catch is None else f"on {', '.join(edge.catch)}"
     return " and ".join(part for part in (caught, edge.when, "otherwise" if edge.otherwise else "") if part)
 
 
-def state_of(digit: str) -> str:
+def state_of(digit: str, hold: Hold | None = None) -> str:
     """The state of an activity by its digit of the key; empty if it is not a digit."""
+    if hold is not None and digit == Digit.PAUSED.character:
+        return "held"
     return _STATES.get(Digit(int(digit)), "") if digit.isdecimal() and len(digit) == 1 else ""
 
 

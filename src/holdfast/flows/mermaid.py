@@ -5,7 +5,7 @@ from typing import Final
 
 from holdfast.core.flow.definition import CycleAction, FlowDefinition, Node
 from holdfast.core.flow.graph import Join
-from holdfast.flows.labels import detail_of, edge_label, kind_of, safe, state_of
+from holdfast.flows.labels import detail_of, edge_label, hold_label, kind_of, safe, state_of
 
 SHAPES: Final = {
     "trigger": ("([", "])"),
@@ -37,16 +37,19 @@ def draw_mermaid(definition: FlowDefinition, *, digits: Mapping[str, str] | None
 
 def _node(node: Node, number: str, digit: str) -> str:
     opens, closes = SHAPES[kind_of(node.action)]
-    state = f"<br/>{digit} {state_of(digit)}" if state_of(digit) else ""
+    word = state_of(digit, node.hold)
+    state = f"<br/>{digit} {word}" if word else ""
     join = "<br/>any of them" if node.join is Join.ANY else ""
     when = f"<br/>if {_escaped(node.when)}" if node.when else ""
-    return f'{number}{opens}"{_escaped(node.id)}<br/>{_escaped(detail_of(node.action))}{join}{when}{state}"{closes}'
+    hold = f"<br/>{_escaped(hold_label(node.hold))}" if node.hold is not None else ""
+    detail = _escaped(detail_of(node.action))
+    return f'{number}{opens}"{_escaped(node.id)}<br/>{detail}{join}{when}{hold}{state}"{closes}'
 
 
 def _edges(node: Node, numbers: Mapping[str, str]) -> Iterator[str]:
     for edge in node.after:
         arrow = "-->" if edge.catch is None else "-.->"
-        label = edge_label(edge)
+        label = edge_label(node, edge)
         text = f'|"{_escaped(label)}"|' if label else ""
         yield f"{numbers[edge.source]} {arrow}{text} {numbers[node.id]}"
     if isinstance(node.action, CycleAction) and node.action.target in numbers:

@@ -8,7 +8,7 @@ import msgspec
 from holdfast.authoring.validation import checked_name, checked_reason
 from holdfast.core import history as ev
 from holdfast.core.children import NOT_WAITED_FOR, ParentClose
-from holdfast.core.collation import Move
+from holdfast.core.collation import MEANING, Digit, Move
 from holdfast.core.deadlines import LONGEST_DAYS, LONGEST_SECONDS
 from holdfast.core.flow.definition import (
     ChildAction,
@@ -21,7 +21,7 @@ from holdfast.core.flow.definition import (
     is_list,
 )
 from holdfast.core.flow.scheduler import COMPLETED, FlowScheduler, NodeOutcome
-from holdfast.core.flow.state import NO_ITEM, FanOut, FlowState, NodePlace
+from holdfast.core.flow.state import NO_ITEM, FanOut, FlowState, NodePlace, ResponseStream
 from holdfast.core.history import Payload
 from holdfast.core.run import (
     CancelledChild,
@@ -32,7 +32,7 @@ from holdfast.core.run import (
     TurnOutput,
     schedule_child,
 )
-from holdfast.errors import CycleLimitExceeded, ExpressionError
+from holdfast.errors import ArgumentError, CycleLimitExceeded, ExpressionError, NodeNotHeld, StreamRestarted
 from holdfast.flows.compiled_flow import CompiledFlow, CompiledNode
 from holdfast.flows.expressions.expression import Expression
 from holdfast.flows.expressions.templates import INDEX, ITEM, InstanceValues, ItemVariables, bounded, evaluate, joined
@@ -41,11 +41,15 @@ from holdfast.payloads.limits import PayloadLimit
 MILLISECONDS: Final = 1000
 MOST_ITEMS: Final = 100_000
 """The most items of one fan-out. Each is a row, and all results together are one list."""
+LONGEST_NAME: Final = 100
+"""Characters of the name of an unknown node in a message."""
 NO_ARGUMENTS: Final = b"{}"
 INTERRUPTED: Final = "interrupted by a flow"
 
 _encode: Final = msgspec.json.Encoder().encode
 _decode: Final = msgspec.json.Decoder(list[Any]).decode
+_decode_value: Final = msgspec.json.Decoder().decode
+_decode_release: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
 class NodeRun(Protocol):
@@ -76,7 +80,7 @@ def start_node(run: NodeRun, compiled: CompiledNode) -> None:
     """Perform the action of a node that has started. An error that it raises fails the node."""
     node = compiled.node.id
     action = compiled.node.action
-    if compiled.activity is not None and compiled.items is None:  # most nodes
+    if compiled.activity is not None and not compiled.is_fan_out:  # most nodes
         _call(run, compiled, NodePlace(node), None)
         return
     match action:
@@ -91,7 +95,7 @@ def start_node(run: NodeRun, compiled: CompiledNode) -> None:
             if delay_ms:
                 _start_timer(run, node, delay_ms)
             else:
-                run.queue_cycle(node)
+                reach_cycle(run, node)
         case RaiseAction():
             _raise(run, compiled, action)
         case InterruptAction():
@@ -103,9 +107,86 @@ def start_node(run: NodeRun, compiled: CompiledNode) -> None:
 def next_items(run: NodeRun, place: NodePlace) -> bool:
     """Start the next item of a fan-out after the result of one. Whether the node is complete."""
     fan_out = run.state.fan_outs[place.node]
+    if fan_out.responses is not None:
+        return start_arrived(run, place.node)
     if fan_out.begun < fan_out.count:
         _start_item(run, run.flow.nodes[place.node], fan_out.begun)
     return _completes(run, place.node, fan_out)
+
+
+def start_arrived(run: NodeRun, node: str) -> bool:
+    """Start items for the responses that have arrived, as far as the limit allows. Whether the node is complete (K10).
+
+    Raises `StreamRestarted` if the stream begins again and items have begun for its earlier responses.
+    """
+    compiled = run.flow.nodes[node]
+    fan_out = run.state.fan_outs[node]
+    if fan_out.is_restarted:
+        raise StreamRestarted(
+            f"the stream of {compiled.node.stream!r} begins again: {fan_out.begun} items of {node!r} began before that",
+            fan_out.begun,
+        )
+    if fan_out.count > MOST_ITEMS:
+        raise ExpressionError(f"each: a stream has at most {MOST_ITEMS:,} responses here, and it goes on")
+    action: Any = compiled.node.action
+    limit = MOST_ITEMS if action.each.limit is None else action.each.limit
+    while fan_out.begun < fan_out.count and fan_out.begun - len(fan_out.results) < limit:
+        _start_item(run, compiled, fan_out.begun)
+    return _completes(run, node, fan_out)
+
+
+def join_stream(run: NodeRun, place: NodePlace, stream: ResponseStream) -> None:
+    """Record the values of a stream that has closed as the output of its node, or as the result of its item."""
+    what = f"the list of the values of {place.node!r}"
+    values = joined((bytes(run.data_of(value)) for value in stream.values), what)
+    output = Payload(msgspec.Raw(bounded(b"[%b]" % values, what, run.limit)))
+    run.do(ev.NodeCompleted(node=place.node, item=place.item, output=output))
+
+
+def hold_node(run: NodeRun, compiled: CompiledNode) -> None:
+    """Hold a node that has run (8->5): nothing behind it starts before its release (K11)."""
+    node = compiled.node.id
+    span_ms = None if compiled.hold_span is None else _milliseconds(run, compiled.hold_span)
+    if run.scheduler.digit(node) is Digit.STARTED:  # a wait is paused already
+        run.scheduler.pause(node)
+    if span_ms is not None:
+        _start_timer(run, node, span_ms)
+
+
+def checked_release(run: NodeRun, event: ev.UpdateAccepted) -> tuple[str, Payload | None]:
+    """The node that an update releases, and the output that replaces its own; an error if it cannot be released."""
+    try:
+        arguments = _decode_release(run.data_of(event.input))
+        node = msgspec.json.decode(arguments[0], type=str)
+        (output,) = arguments[1:] or (None,)
+    except (msgspec.MsgspecError, LookupError, ValueError):
+        raise ArgumentError("a release takes the id of a node, and optionally another output") from None
+    held = [each for each in sorted(run.state.held) if run.scheduler.digit(each) is Digit.PAUSED]
+    if node not in held:
+        others = f"; held are {', '.join(held)}" if held else ""
+        raise NodeNotHeld(f"{_obstacle(run, node)}, so it cannot be released{others}")
+    return node, None if output is None else Payload(output)
+
+
+def _obstacle(run: NodeRun, node: str) -> str:
+    """The reason why a node cannot be released."""
+    if node not in run.flow.nodes:
+        return f"there is no node {node[:LONGEST_NAME]!r} in flow {run.flow.definition.name!r}"
+    digit = run.scheduler.digit(node)
+    if digit is Digit.PAUSED:
+        return f"{node!r} still waits for its event or timer"
+    return f"{node!r} is {MEANING[digit]} ({int(digit)}), not held (5)"
+
+
+def reach_cycle(run: NodeRun, node: str) -> None:
+    """A cycle is about to begin its next round. One with a hold is held first, unless it is at its limit (K11)."""
+    compiled = run.flow.nodes[node]
+    action = cast("CycleAction", compiled.node.action)
+    if compiled.node.hold is None or run.state.rounds.get(node, 0) >= action.limit:
+        run.queue_cycle(node)
+        return
+    _complete(run, node, b"null")
+    run.finished(node, COMPLETED)
 
 
 def restart_cycle(run: NodeRun, node: str, waiting: list[str], record_progress: Callable[[], None]) -> None:
@@ -117,7 +198,8 @@ def restart_cycle(run: NodeRun, node: str, waiting: list[str], record_progress: 
         return
     members = run.flow.graph.reachable(action.target)
     for other in [node, *(each for each in waiting if each in members)]:
-        run.scheduler.move(other, Move.COMPLETE)  # the round also restarts other cycles that are queued
+        if run.scheduler.digit(other) is Digit.STARTED:  # a cycle that was held has been released
+            run.scheduler.move(other, Move.COMPLETE)  # the round also restarts other cycles that are queued
     waiting[:] = [each for each in waiting if each not in members]
     record_progress()
     run.do(ev.CycleRestarted(node=node, target=action.target, round=rounds + 1))
@@ -129,7 +211,7 @@ def stop_node(run: NodeRun, node: str) -> None:
     state = run.state
     for number in [number for number, place in state.activities.items() if place.node == node]:
         run.output.ensure_effects().abandoned.append(number)
-        run.do(ev.ActivityCancelled(activity=number))
+        run.do(ev.ActivityAbandoned(activity=number))
     if (timer := state.timer_of(node)) is not None:
         end_timer(run, timer)
     if (wait := state.wait_of(node)) is not None:
@@ -169,8 +251,11 @@ def _call(run: NodeRun, compiled: CompiledNode, place: NodePlace, own: ItemVaria
     number = run.state.next_activity
     name = activity.name
     output.scheduled.append(ScheduledActivity(number, name, encoded, activity.options, activity.encoded_options))
-    output.events.append(ev.ActivityScheduled(activity=number, name=name, node=place.node, item=place.item))
-    run.state.scheduled(number, place)
+    stream = activity.stream
+    output.events.append(
+        ev.ActivityScheduled(activity=number, name=name, node=place.node, item=place.item, stream=stream)
+    )
+    run.state.scheduled(number, place, stream)
 
 
 def _start_child(run: NodeRun, compiled: CompiledNode, place: NodePlace, own: ItemVariables) -> None:
@@ -207,6 +292,9 @@ def _start_child(run: NodeRun, compiled: CompiledNode, place: NodePlace, own: It
 
 
 def _fan_out(run: NodeRun, compiled: CompiledNode) -> None:
+    if compiled.node.stream:
+        _fan_out_responses(run, compiled)
+        return
     node = compiled.node.id
     items = run.items[node] = _evaluated_items(run, compiled)
     count = len(items)
@@ -221,6 +309,16 @@ def _fan_out(run: NodeRun, compiled: CompiledNode) -> None:
     _finish_if_complete(run, compiled)
 
 
+def _fan_out_responses(run: NodeRun, compiled: CompiledNode) -> None:
+    node = compiled.node.id
+    source = compiled.node.stream
+    if source not in run.state.responses:
+        raise ExpressionError(f"each: {source} has no responses, because its activity yields no values")
+    run.do(ev.FanOutStarted(node=node, count=0, stream=source))
+    if start_arrived(run, node):
+        run.finished(node, COMPLETED)
+
+
 def _finish_if_complete(run: NodeRun, compiled: CompiledNode) -> None:
     """Complete a fan-out at once if its list is empty, or its items are detached children."""
     node = compiled.node.id
@@ -233,7 +331,7 @@ def _finish_if_complete(run: NodeRun, compiled: CompiledNode) -> None:
 
 def _completes(run: NodeRun, node: str, fan_out: FanOut) -> bool:
     """Whether a fan-out has all results. They become the output of its node, in the order of the items."""
-    if len(fan_out.results) < fan_out.count:
+    if not fan_out.is_complete:
         return False
     what = f"the list of the results of {node!r}"
     results = joined((bytes(run.data_of(fan_out.results[at])) for at in range(fan_out.count)), what)
@@ -242,12 +340,20 @@ def _completes(run: NodeRun, node: str, fan_out: FanOut) -> bool:
 
 
 def _start_item(run: NodeRun, compiled: CompiledNode, item: int) -> None:
-    own = {ITEM: _items(run, compiled.node.id)[item], INDEX: item}
+    own = {ITEM: _item(run, compiled.node.id, item), INDEX: item}
     place = NodePlace(compiled.node.id, item)
     if compiled.activity is not None:
         _call(run, compiled, place, own)
     else:
         _start_child(run, compiled, place, own)
+
+
+def _item(run: NodeRun, node: str, item: int) -> Any:
+    """The value of one item of a running fan-out."""
+    responses = run.state.fan_outs[node].responses
+    if responses is None:
+        return _items(run, node)[item]
+    return _decode_value(run.data_of(responses.values[item]))
 
 
 def _items(run: NodeRun, node: str) -> list[Any]:

@@ -12,14 +12,24 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.core import history as ev
-from holdfast.core.collation import Digit
+from holdfast.core.admission import EventPolicy, Mailbox
+from holdfast.core.collation import Digit, Move
 from holdfast.core.flow.definition import CycleAction, WaitAction
 from holdfast.core.flow.graph import GraphEdge
-from holdfast.core.flow.scheduler import COMPLETED, RELEASED, EdgeState, Errored, FlowOutcome, NodeOutcome, TimedOut
+from holdfast.core.flow.scheduler import (
+    COMPLETED,
+    RELEASED,
+    TIMED_OUT_TYPES,
+    EdgeState,
+    Errored,
+    FlowOutcome,
+    NodeOutcome,
+    TimedOut,
+)
 from holdfast.core.flow.state import NO_ITEM, FlowState, NodePlace, replay_event
 from holdfast.core.history import Payload
 from holdfast.core.lifecycle import InstanceState
-from holdfast.core.queries import unknown_handler
+from holdfast.core.queries import Reply, ReplyKind, unknown_handler
 from holdfast.core.run import (
     ExecutionEnding,
     ExecutionId,
@@ -29,6 +39,7 @@ from holdfast.core.run import (
     TurnOutput,
     run_unwatched,
 )
+from holdfast.core.updates import RELEASE_UPDATE
 from holdfast.errors import (
     CycleLimitExceeded,
     DeadlineExceeded,
@@ -43,10 +54,15 @@ from holdfast.flows.compiled_flow import CompiledFlow
 from holdfast.flows.expressions.expression import Expression
 from holdfast.flows.expressions.templates import InstanceValues, bounded, evaluate
 from holdfast.flows.node_actions import (
+    checked_release,
     end_timer,
     end_wait,
+    hold_node,
+    join_stream,
     next_items,
+    reach_cycle,
     restart_cycle,
+    start_arrived,
     start_node,
     stop_child,
     stop_node,
@@ -130,8 +146,6 @@ class FlowRun:
         "version",
     )
 
-    mailbox: None = None
-    drops_events: bool = False
     is_ending: bool = False
     is_end_deferred: bool = False
     is_tainted: bool = False
@@ -177,6 +191,15 @@ class FlowRun:
     # ------------------------------------------------------------ called by the owner: see `core.run.Run`
 
     @property
+    def mailbox(self) -> Mailbox | None:
+        return self.flow.mailbox
+
+    @property
+    def drops_events(self) -> bool:
+        mailbox = self.flow.mailbox
+        return mailbox is not None and mailbox.policy is EventPolicy.DROP_UNSUBSCRIBED
+
+    @property
     def has_relatives(self) -> bool:
         return self.depth > 0 or self.state.next_child > 0
 
@@ -204,9 +227,8 @@ class FlowRun:
         """None: a wait of a flow takes any value, and expressions read parts of it."""
 
     def values_received(self, activity: int) -> int:
-        """-1: a flow takes the result of an activity, and no streamed values."""
-        del activity
-        return -1
+        stream = self.state.streams.get(activity)
+        return -1 if stream is None else stream.received
 
     def add_payloads(self, payloads: dict[str, bytes]) -> None:
         self._payloads.update(payloads)
@@ -220,8 +242,16 @@ class FlowRun:
         """Do nothing: the end of a flow is never deferred."""
 
     def accepts_update(self, event: ev.UpdateAccepted) -> bool:
-        """Refuse it: a flow has no handlers."""
-        self.output.ensure_effects().answer_update(event.id, unknown_handler(()))
+        """Whether it releases a node that is held (K11). Any other update is refused: a flow has no handlers."""
+        reply = unknown_handler(())
+        if event.name == RELEASE_UPDATE:
+            try:
+                checked_release(self, event)
+            except HoldfastError as error:
+                reply = Reply(ReplyKind.REJECTED, failure_payload(error).data)
+            else:
+                return True
+        self.output.ensure_effects().answer_update(event.id, reply)
         return False
 
     def answer_query(self, name: str, data: bytes) -> QueryAnswer:
@@ -250,11 +280,12 @@ class FlowRun:
                 self._take_start(event)
             elif isinstance(event, ev.ExecutionCompleted | ev.ExecutionFailed | ev.ExecutionCancelled):
                 self.is_done = True
+        self.state.closed_stream = None  # its list is in the history
         self._cycles = [
             node
             for node, compiled in self.flow.nodes.items()
             if isinstance(compiled.node.action, CycleAction)
-            and self.scheduler.digit(node) is Digit.STARTED
+            and self.scheduler.digit(node) in (Digit.STARTED, Digit.RELEASED)
             and self.state.timer_of(node) is None
         ]
 
@@ -286,18 +317,36 @@ class FlowRun:
         self.output.events.append(command)
 
     def finished(self, node: str, outcome: NodeOutcome) -> None:
-        """Finish a node. Its successors start; an uncaught failure may cancel the remaining nodes (K4)."""
+        """Finish a node. Its successors start; an uncaught failure may cancel the remaining nodes (K4).
+
+        A node with `hold` that has run is held first, and finished by its release (K11).
+        """
+        if self.state.held and node in self.state.held:
+            self._hold(node)
+            return
         policy = self.flow.definition.policy
         settled = self.scheduler.finish(node, outcome, conditions=self, policy=policy, waiting=self._starting)
         self._starting.extend(settled.started)
         if settled.cancelled:
             self._stop(settled.cancelled)
 
+    def _hold(self, node: str) -> None:
+        try:
+            hold_node(self, self.flow.nodes[node])
+        except HoldfastError as error:  # of the expression for its timeout
+            self.failed(node, self._located(node, error))
+
     def failed(self, node: str, error: BaseException) -> None:
         """Fail a node with an error of its own action."""
+        self.failed_by(node, failure_payload(error), error_types(error))
+
+    def failed_by(self, node: str, failure: Payload, types: tuple[str, ...]) -> None:
+        """Fail a node with a failure that no activity of it recorded. A node that is paused moves by 5->7 (K2)."""
+        is_paused = self.scheduler.digit(node) is Digit.PAUSED
+        self.items.pop(node, None)
         stop_node(self, node)
-        self.do(ev.NodeFailed(node=node, failure=failure_payload(error)))
-        self.finished(node, Errored(error_types(error)))
+        self.do(ev.NodeFailed(node=node, failure=failure))
+        self.finished(node, TimedOut(types) if is_paused else Errored(types))
 
     def queue_cycle(self, node: str) -> None:
         """Queue a cycle. Its next round starts when no node that it repeats is active (K8)."""
@@ -327,10 +376,10 @@ class FlowRun:
                 break
             elif rounds < MOST_ROUNDS_AT_ONCE and self._start_round():
                 rounds += 1
-            elif rounds < MOST_ROUNDS_AT_ONCE:
+            elif rounds < MOST_ROUNDS_AT_ONCE or not (endless := self._unheld_cycles()):
                 break
             else:  # G12: a turn is bounded
-                self._fail_endless_cycle(min(self._cycles))
+                self._fail_endless_cycle(min(endless))
         self._record_progress()
         if not self.is_done and not self.scheduler.open:
             self._complete()
@@ -368,6 +417,10 @@ class FlowRun:
                 restart_cycle(self, node, self._cycles, self._record_progress)
                 return True
         return False
+
+    def _unheld_cycles(self) -> list[str]:
+        """The queued cycles that were not released: only these can go round without waiting for anything."""
+        return [node for node in self._cycles if self.scheduler.digit(node) is Digit.STARTED]
 
     def _fail_endless_cycle(self, node: str) -> None:
         self._cycles.remove(node)
@@ -450,8 +503,12 @@ class FlowRun:
     def _answered(self, _: ev.Input, place: NodePlace | None) -> None:
         if place is None:
             return
+        if self.state.closed_stream is not None and not self._join_stream(place):
+            return
         if place.item == NO_ITEM:
             self.finished(place.node, COMPLETED)
+            if self.flow.graph.consumers:
+                self._take_responses(place.node)
             return
         try:
             is_complete = next_items(self, place)
@@ -461,9 +518,52 @@ class FlowRun:
         if is_complete:
             self.finished(place.node, COMPLETED)
 
+    def _join_stream(self, place: NodePlace) -> bool:
+        """Record the values of a stream that has closed as the output of its node or item; False if that failed it."""
+        stream = self.state.closed_stream
+        self.state.closed_stream = None
+        if stream is None:
+            return True
+        try:
+            join_stream(self, place, stream)
+        except HoldfastError as error:
+            self.failed(place.node, error)
+            self._fail_consumers(place.node)
+            return False
+        return True
+
+    def _yielded(self, _: ev.ActivityYielded, place: NodePlace | None) -> None:
+        """Start the nodes that take the responses of a stream, and their items (K10)."""
+        if place is not None and place.item == NO_ITEM and place.node in self.flow.graph.consumers:
+            self._take_responses(place.node)
+            if self.scheduler.digit(place.node) is Digit.STARTED:  # not cancelled by the failure of a consumer (K4)
+                self._starting.extend(self.scheduler.respond(place.node, conditions=self).started)
+
+    def _take_responses(self, source: str) -> None:
+        """Start items for the new responses of a node, and finish the nodes that have a result for each (K10)."""
+        for node in self.flow.graph.consumers.get(source, ()):
+            if node not in self.state.fan_outs or self.scheduler.digit(node) is not Digit.STARTED:
+                continue
+            try:
+                is_complete = start_arrived(self, node)
+            except HoldfastError as error:
+                self.failed(node, self._located(node, error))
+                continue
+            if is_complete:
+                self.finished(node, COMPLETED)
+
+    def _fail_consumers(self, source: str) -> None:
+        """The stream of a node failed: the nodes that run for its responses fail with the same failure (K10)."""
+        for node in self.flow.graph.consumers.get(source, ()):
+            if node in self.state.fan_outs and self.scheduler.digit(node) is Digit.STARTED:
+                failure = self.state.errors[source]
+                self.failed_by(node, failure, types_in(self.data_of(failure), self.resolve))
+
     def _activity_failed(self, event: ev.ActivityFailed, place: NodePlace | None) -> None:
         if place is not None:
             self._failed_with(place.node, event.failure)
+            if place.item == NO_ITEM:
+                self._fail_consumers(place.node)
 
     def _child_failed(self, event: ev.ChildFailed | ev.ChildStopped | ev.ChildRefused, place: NodePlace | None) -> None:
         if place is not None:
@@ -481,9 +581,12 @@ class FlowRun:
             return
         node = place.node
         action = self.flow.nodes[node].node.action
-        if not isinstance(action, WaitAction):
-            self.queue_cycle(node)
-        elif not action.event:
+        if node in self.state.held:
+            error = TimeoutError(f"the node {node!r} was held and not released in time")
+            self.failed_by(node, failure_payload(error), TIMED_OUT_TYPES)
+        elif isinstance(action, CycleAction):
+            reach_cycle(self, node)
+        elif not isinstance(action, WaitAction) or not action.event:
             self.do(ev.NodeCompleted(node=node, output=Payload()))
             self.finished(node, RELEASED)
         else:
@@ -500,15 +603,26 @@ class FlowRun:
                 end_timer(self, timer)
             self.finished(place.node, RELEASED)
 
+    def _update_accepted(self, event: ev.UpdateAccepted, _: NodePlace | None) -> None:
+        """Release a node that is held: `accepts_update` has checked it (K11)."""
+        node, output = checked_release(self, event)
+        if (timer := self.state.timer_of(node)) is not None:
+            end_timer(self, timer)
+        self.do(ev.NodeReleased(node=node, output=output))
+        self.do(ev.UpdateHandlerCompleted(id=event.id, result=Payload()))
+        self.output.ensure_effects().answer_update(event.id, Reply(ReplyKind.DONE))
+        if isinstance(self.flow.nodes[node].node.action, CycleAction):
+            self.scheduler.move(node, Move.RELEASE)
+            self.queue_cycle(node)
+        else:
+            self.finished(node, RELEASED)
+
     def _cancel_requested(self, event: ev.CancelRequested, _: NodePlace | None) -> None:
         if event.by_deadline:
             self._cancel()
             self._fail(failure_payload(DeadlineExceeded(event.reason)))
         else:
             self.interrupt(event.reason, descendants=event.descendants)
-
-    def _ignore(self, _: ev.Input, __: NodePlace | None) -> None:
-        """Decide nothing: no node depends on this input."""
 
     # ------------------------------------------------------------ the end
 
@@ -550,12 +664,12 @@ _APPLY: Final[dict[type[ev.Input], Callable[[FlowRun, Any, NodePlace | None], No
     ev.TimerFired: FlowRun._timer_fired,  # noqa: SLF001
     ev.EventReceived: FlowRun._event_received,  # noqa: SLF001
     ev.CancelRequested: FlowRun._cancel_requested,  # noqa: SLF001
-    ev.ActivityYielded: FlowRun._ignore,  # noqa: SLF001
+    ev.ActivityYielded: FlowRun._yielded,  # noqa: SLF001
     ev.ChildStarted: FlowRun._answered,  # noqa: SLF001
     ev.ChildRefused: FlowRun._child_failed,  # noqa: SLF001
     ev.ChildCompleted: FlowRun._answered,  # noqa: SLF001
     ev.ChildFailed: FlowRun._child_failed,  # noqa: SLF001
     ev.ChildStopped: FlowRun._child_failed,  # noqa: SLF001
-    ev.UpdateAccepted: FlowRun._ignore,  # noqa: SLF001
+    ev.UpdateAccepted: FlowRun._update_accepted,  # noqa: SLF001
 }
 """The decision for each type of input."""

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from holdfast.core.collation import Digit
 from holdfast.core.flow.definition import After, CycleAction, FlowDefinition, Node
 from holdfast.core.flow.graph import Join
-from holdfast.flows.labels import detail_of, edge_label, kind_of, safe, shorten, state_of
+from holdfast.flows.labels import detail_of, edge_label, hold_label, kind_of, safe, shorten, state_of
 
 ROUNDS: Final = 6
 """How often the order and the positions are improved. More rounds do not change a drawing."""
@@ -283,7 +283,7 @@ def draw_svg(
         *_markers(),
         f'<rect {_colours("ground")} width="{width}" height="{height}" rx="8"/>',
         *_heading(drawing),
-        *(line for node in definition.nodes for edge in node.after for line in _edge(drawing, node.id, edge)),
+        *(line for node in definition.nodes for edge in node.after for line in _edge(drawing, node, edge)),
         *(line for node in definition.nodes for line in _way_back(drawing, node)),
         *(line for node in definition.nodes for line in _box(drawing, node)),
         *(line for node in definition.nodes for line in _labels(drawing, node)),
@@ -296,7 +296,7 @@ def _tops(nodes: Mapping[str, Node], layout: Layout) -> list[int]:
     """The top of each layer. Several labels above one box need more room."""
     most: dict[int, int] = {}
     for node in nodes.values():
-        labels = sum(bool(edge_label(edge)) for edge in node.after)
+        labels = sum(bool(edge_label(node, edge)) for edge in node.after)
         layer = layout.layers[node.id]
         most[layer] = max(most.get(layer, 0), labels)
     tops = [HEAD + MARGIN]
@@ -353,8 +353,8 @@ def _box(drawing: Drawing, node: Node) -> Iterator[str]:
     middle, top = _place(drawing, node.id)
     left = middle - BOX_WIDTH / 2
     digit = drawing.digits.get(node.id, "")
-    state = state_of(digit)
-    detail = detail_of(node.action)
+    state = state_of(digit, node.hold)
+    detail = ", ".join(part for part in (detail_of(node.action), hold_label(node.hold)) if part)
     composite = " ".join(f"1{child}2" for child in drawing.children.get(node.id, ()))
     title = ", ".join(part for part in (f"{node.id}: {detail}", state and f"{digit} {state}", composite) if part)
     kind = kind_of(node.action)
@@ -390,9 +390,10 @@ def _text(kind: str, x: float, y: float, text: str, *, anchor: str = "middle") -
     return f'<text {painted} {attributes} x="{x:.1f}" y="{y:g}" text-anchor="{anchor}">{escape(text)}</text>'
 
 
-def _edge(drawing: Drawing, target: str, edge: After) -> Iterator[str]:
+def _edge(drawing: Drawing, node: Node, edge: After) -> Iterator[str]:
     """An edge as a curve from box to box, through its points."""
     layout, shift = drawing.layout, drawing.shift
+    target = node.id
     from_x, from_top = _place(drawing, edge.source)
     to_x, to_top = _place(drawing, target)
     x, y = from_x, float(from_top + BOX_HEIGHT)
@@ -404,7 +405,7 @@ def _edge(drawing: Drawing, target: str, edge: After) -> Iterator[str]:
         x, y = point + shift, float(top + BOX_HEIGHT)
     curve.append(_bend(x, y, to_x, to_top - 2))
     kind = "plain" if edge.catch is None else "error"
-    title = escape(safe(f"{edge.source} -> {target} {edge_label(edge)}".strip()))
+    title = escape(safe(f"{edge.source} -> {target} {edge_label(node, edge)}".strip()))
     yield f'<path {_line(kind)} d="{"".join(curve)}"><title>{title}</title></path>'
 
 
@@ -439,7 +440,7 @@ def _way_back(drawing: Drawing, node: Node) -> Iterator[str]:
 def _labels(drawing: Drawing, node: Node) -> Iterator[str]:
     """The labels of the edges into a box, and its join, above the box."""
     middle, top = _place(drawing, node.id)
-    lines = [(edge_label(edge), edge.catch is not None) for edge in node.after if edge_label(edge)]
+    lines = [(label, edge.catch is not None) for edge in node.after if (label := edge_label(node, edge))]
     if node.join is Join.ANY:
         lines.insert(0, ("any of them", False))
     if node.when:

@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from holdfast.authoring.workflow import Workflow
-from holdfast.core.flow.definition import FlowDefinition, RunAction, definition_hash, first_key, is_list, is_map
+from holdfast.core.flow.definition import (
+    FlowDefinition,
+    RunAction,
+    definition_hash,
+    first_key,
+    is_list,
+    is_map,
+)
 from holdfast.errors import ArgumentError, UnknownActivity, UsageError
 from holdfast.flows.language.checker import argument_mismatches
 from holdfast.payloads.encoding import decode, encode
@@ -139,6 +146,7 @@ class FlowWorkflow(Workflow[..., Any]):
         One `UsageError` has all problems.
         """
         problems: list[str] = []
+        consumers = {node.stream: node.id for node in self.definition.nodes if node.stream}
         for node in self.definition.nodes:
             if isinstance(node.action, RunAction):
                 try:
@@ -146,11 +154,12 @@ class FlowWorkflow(Workflow[..., Any]):
                 except UnknownActivity as error:
                     problems.append(f"{node.id}: {error}")
                 else:
-                    if found.yields:
-                        problems.append(f"{node.id}: {found.name} yields values, which only workflow code can receive")
                     place = f"{node.id} (line {node.line})" if node.line else node.id
                     mismatches = argument_mismatches(node.action.activity, signature(found.fn), node.action.input)
                     problems += [f"{place}: {mismatch.message}" for mismatch in mismatches]
+                    if not found.yields and node.id in consumers:
+                        consumer = consumers[node.id]
+                        problems.append(f"{place}: {found.name} yields no values; {consumer} has its responses in each")
         if problems:
             raise UsageError(f"flow {self.name!r} cannot run here: {'; '.join(problems)}")
 

@@ -94,10 +94,10 @@ class Signature:
         "yields",
     )
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., Any], *, yields: bool = False) -> None:
         plain = _plain_function(function)
         self.name = plain.__qualname__
-        self.yields = inspect.isasyncgenfunction(plain) or inspect.isgeneratorfunction(plain)
+        self.yields = yields or inspect.isasyncgenfunction(plain) or inspect.isgeneratorfunction(plain)
         self._signature = inspect.signature(function)
         self._what = f"the result of {self.name}()"
         hints = _hints(plain, self.name)

@@ -4,7 +4,7 @@ import asyncio
 from typing import Any, Protocol
 
 from holdfast.core.activity_options import ActivityOptions
-from holdfast.core.history import ActivityCancelled, ActivityCompleted, ActivityFailed, ActivityScheduled
+from holdfast.core.history import ActivityAbandoned, ActivityCompleted, ActivityFailed, ActivityScheduled
 from holdfast.core.run import ScheduledActivity
 from holdfast.errors import PayloadError
 from holdfast.payloads.signature import Signature
@@ -65,7 +65,7 @@ class Activities:
     def abandon(self, number: int) -> None:
         """Cancel an activity whose result is not awaited any more."""
         output = self._context.output
-        output.events.append(ActivityCancelled(activity=number))
+        output.events.append(ActivityAbandoned(activity=number))
         output.ensure_effects().abandoned.append(number)
 
     def completed(self, event: ActivityCompleted) -> bool:

@@ -23,6 +23,7 @@ from holdfast.storage.members.outcomes import (
     Delivered,
     Expired,
     Failed,
+    HandledRows,
     Outcome,
     StartedInstance,
     TerminatedInstance,
@@ -39,7 +40,7 @@ logger = logging.getLogger("holdfast")
 Done = Callable[[Outcome], None]
 """Receives the outcome of a member."""
 
-MAY_CLOSE_OTHERS: Final = (Applied, TerminatedInstance, Delivered, StartedInstance, Expired)
+MAY_CLOSE_OTHERS: Final = (Applied, TerminatedInstance, Delivered, StartedInstance, Expired, HandledRows)
 """Outcomes that name children which were closed in the same commit as their parent."""
 
 

@@ -10,7 +10,7 @@ by the protocol `LocalWorker`.
 
 import asyncio
 from asyncio import _get_running_loop
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -30,7 +30,7 @@ from holdfast.runtime.importing import refuse_while_importing
 from holdfast.runtime.platform import Platform
 from holdfast.runtime.signals import ChangeSignal, ResultWaiters, trouble_of
 from holdfast.storage.contract import Notifier, OpenableStore
-from holdfast.storage.records import InstanceId, InstanceNumber
+from holdfast.storage.records import AttemptKey, InstanceId, InstanceNumber
 
 
 class LocalWorker(Protocol):
@@ -44,8 +44,17 @@ class LocalWorker(Protocol):
         """Poll for queries of other processes."""
         ...
 
+    def poll_contract_rows(self, name: str | None) -> None:
+        """Poll for rows that clients of the open contract inserted: `requests:` and the name of a workflow,
+        `activity_events:` and the name of an activity, or None for any rows."""
+        ...
+
     def instance_closed(self, number: InstanceNumber) -> None:
         """An instance was closed by a commit other than its own turn, so it is no longer live."""
+        ...
+
+    def activity_cancelled(self, key: AttemptKey, *, is_running: bool) -> None:
+        """A commit of a client cancelled an attempt: its body, if it runs here, has to stop."""
         ...
 
     def halt(self, error: StoreReplaced) -> None:
@@ -174,6 +183,32 @@ class StoreSession:
             "where loop is the event loop that opened it"
         )
 
+    # ------------------------------------------------------------ worker and clients
+
+    def set_worker(self, worker: LocalWorker | None) -> None:
+        """Set the worker of this process, or None when it ends. Only a worker watches for rows of clients (C2-C4)."""
+        self.worker = worker
+        watch_rows = getattr(self.notifier, "watch_rows", None)
+        if watch_rows is not None:
+            watch_rows(None if worker is None else self.rows_inserted)
+
+    def rows_inserted(self, kind_and_name: str | None) -> None:
+        """Clients of the open contract inserted rows: let the worker of this process look (see `RowNotifier`)."""
+        if self.worker is not None:
+            self.worker.poll_contract_rows(kind_and_name)
+
+    def rows_handled(self, table: str, ids: Sequence[str]) -> None:
+        """Notify clients of rows that a commit of this process has handled."""
+        notify = getattr(self.notifier, "rows_handled", None)
+        if notify is not None:
+            notify(table, ids)
+
+    def offered(self, queues: Collection[str]) -> None:
+        """Notify executors of queues in which a commit of this process has made external attempts READY."""
+        notify = getattr(self.notifier, "offered", None)
+        if notify is not None:
+            notify(queues)
+
     # ------------------------------------------------------------ changes in the store
 
     def notified(self) -> None:
@@ -198,6 +233,12 @@ class StoreSession:
         if self.worker is not None:
             self.worker.instance_closed(number)
         self.results.ended(instance_id, number)
+
+    def activity_cancelled(self, key: AttemptKey, *, is_running: bool) -> None:
+        """A commit of this process cancelled an attempt. If it was not running, the answer is in the inbox."""
+        if self.worker is not None:
+            self.worker.activity_cancelled(key, is_running=is_running)
+        self.poll()
 
     def store_replaced(self, error: StoreReplaced) -> None:
         """The files of the store are gone: halt the worker; coroutines that wait raise `error`.

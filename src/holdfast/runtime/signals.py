@@ -74,7 +74,8 @@ class ChangeSignal:
 
     def __init__(self, store: OpenableStore) -> None:
         self._store = store
-        self._waiting: set[asyncio.Future[None]] = set()
+        self._waiting: dict[asyncio.Future[None], None] = {}
+        """In the order of their arrival, so that a simulation wakes them in the same order in every run."""
         self._polling = BackgroundTask(Duty.CHANGES, self._poll)
 
     def notify(self) -> None:
@@ -94,13 +95,13 @@ class ChangeSignal:
         rounds = 0
         while True:
             waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiting.add(waiting)  # before the caller reads, so that no change is missed
+            self._waiting[waiting] = None  # before the caller reads, so that no change is missed
             try:
                 yield
                 self._polling.start()
                 await waiting
             finally:
-                self._waiting.discard(waiting)
+                self._waiting.pop(waiting, None)
             rounds += 1
             if rounds >= ROUNDS_WITHOUT_PAUSE:
                 await asyncio.sleep(POLL_PAUSE_SECONDS)

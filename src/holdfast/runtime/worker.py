@@ -20,11 +20,13 @@ from holdfast.background import BackgroundTask, Duty
 from holdfast.core.deadlines import MILLISECONDS
 from holdfast.core.leases import WorkerKey
 from holdfast.errors import StoreReplaced
+from holdfast.runtime.attempts.launchers import Launches
 from holdfast.runtime.attempts.runner import AttemptRunner
 from holdfast.runtime.attempts.slots import ActivitySlots
 from holdfast.runtime.committer import Committer
 from holdfast.runtime.crash_detection import CrashMarker, this_process
 from holdfast.runtime.duties.claimer import Claimer
+from holdfast.runtime.duties.contract_rows import ContractRows
 from holdfast.runtime.duties.expiry import Expiry
 from holdfast.runtime.duties.lost_workers import LostWorkers
 from holdfast.runtime.duties.maintenance import Maintenance
@@ -39,7 +41,7 @@ from holdfast.runtime.turns.turn_taker import TurnTaker
 from holdfast.runtime.worker_context import WorkerContext, WorkerOptions
 from holdfast.runtime.worker_lease import BEATS_PER_LEASE, WorkerLease
 from holdfast.storage.members.workers import Registration
-from holdfast.storage.records import InstanceNumber
+from holdfast.storage.records import AttemptKey, InstanceNumber
 
 logger = logging.getLogger("holdfast")
 
@@ -82,7 +84,9 @@ class WorkerRuntime:
 
     def _make_duties(self, context: WorkerContext) -> None:
         options = self._options
-        expiry = Expiry(context, self.instances, self.attempts)
+        self.contract_rows = ContractRows(context)
+        self.launches = Launches(context, options.launchers)
+        expiry = Expiry(context, self.instances, self.attempts, self.contract_rows)
         self.claimer = Claimer(
             context,
             self.instances,
@@ -91,18 +95,24 @@ class WorkerRuntime:
             slots=self.slots,
             inbox=self.inbox,
             expiry=expiry,
+            launches=self.launches,
             queues=options.queues,
         )
         self.lost_workers = LostWorkers(context, self._identity, self.runs.marker)
         self.maintenance = Maintenance(context, self.claimer, self.lost_workers, expiry)
         heartbeat_seconds = options.lease_ms / BEATS_PER_LEASE / MILLISECONDS
-        self.reconciler = Reconciler(context, self.instances, self.attempts, pause_seconds=heartbeat_seconds)
+        self.reconciler = Reconciler(
+            context, self.instances, self.attempts, self.launches, pause_seconds=heartbeat_seconds
+        )
         self._claiming = BackgroundTask(Duty.CLAIMS, self.claimer.run)
+        self._launching = BackgroundTask(Duty.LAUNCHES, self.launches.run)
         self._tasks = [
             self._claiming,
+            self._launching,
             BackgroundTask(Duty.MAINTENANCE, self.maintenance.run),
             BackgroundTask(Duty.RECONCILER, self.reconciler.run),
             BackgroundTask(Duty.QUERIES, self.query_service.run),
+            BackgroundTask(Duty.CONTRACT_ROWS, self.contract_rows.run),
         ]
 
     def _make_registration(self) -> Registration:
@@ -140,16 +150,20 @@ class WorkerRuntime:
             task.start()
 
     async def drain(self) -> None:
-        """W10: claim nothing more, release the instances at once, and wait for the bodies that run.
+        """W10: claim nothing more, release instances and prepared attempts at once, and wait for the bodies that run.
 
         The lease is kept, and completions are recorded for the next owners. `stop` follows, or interrupts it.
         """
         self.claimer.close()
         await self._claiming.wait()  # a claim that is being committed is run
+        self.launches.close()
+        await self._launching.wait()
+        await self.launches.wait_for_reports()
         self._stop_dispatch()
         await self.committer.drain()  # first turns become live, and the activities that they start run
         await self.claimer.wake_continued()
         await self.instances.release_all()
+        self.attempts.release_preparing()
         logger.info("worker %s drains; activities that run: %d", self.lease.key, len(self.attempts.running))
         await self.attempts.wait_for_bodies()
 
@@ -206,6 +220,7 @@ class WorkerRuntime:
         if not self._is_stopping:
             self.turns.evict_all()
         self.attempts.evict_all()
+        self.launches.evict_all()
 
     async def lease_replaced(self, old: WorkerKey) -> None:
         """Move the rows of the lost key, which this process can do at once."""
@@ -231,9 +246,20 @@ class WorkerRuntime:
         """Other processes may have put queries into the store."""
         self.query_service.poll()
 
+    def poll_contract_rows(self, name: str | None) -> None:
+        """Rows of the open contract may have been inserted, with this name or any."""
+        self.contract_rows.poll(name)
+
     def instance_closed(self, number: InstanceNumber) -> None:
         """A commit other than its own turn closed an instance."""
         self.instances.close(number)
+
+    def activity_cancelled(self, key: AttemptKey, *, is_running: bool) -> None:
+        """A commit of a client cancelled an attempt. One that is not RUNNING any more is not recorded here."""
+        if is_running:
+            self.attempts.cancel_attempt(key, is_awaited=True)
+        else:
+            self.attempts.disown(key)
 
     def halt(self, error: StoreReplaced) -> None:
         """The files of the store are gone: run and claim nothing more. The program calls `stop` later."""

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from holdfast.authoring.launcher import Launcher
 from holdfast.authoring.registry import Registry
 from holdfast.payloads.limits import PayloadLimit
 from holdfast.runtime.committer import Committer
@@ -24,6 +25,8 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     loop_timeout_ms: int | None
     payload_limit: PayloadLimit | None = None
     """None: the limit of the client."""
+    launchers: dict[str, Launcher] = msgspec.field(default_factory=dict[str, Launcher])
+    """The launchers of external activities, by queue."""
 
 
 @dataclass(frozen=True, slots=True)

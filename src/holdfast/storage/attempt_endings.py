@@ -2,7 +2,13 @@
 
 The decision is pure and the same for every store. The worker that records the end commits the member that is returned:
 the owner whose body failed, maintenance that found a passed deadline, or a worker that found a dead one.
+
+A cancelled attempt is not retried (A1). After a cancel by the turn of its own workflow nothing waits for an answer.
+After a request from outside (`cancel_requested_at_ms`) the workflow still waits, and every end of the attempt but a
+result is answered with `ActivityCancelled`.
 """
+
+from typing import Final
 
 import msgspec
 
@@ -18,11 +24,41 @@ from holdfast.core.history import ActivityFailed, Payload
 from holdfast.core.ledger import SEED, enter_leg2, exit_leg2, read_ledger
 from holdfast.core.lifecycle import AttemptEvent, AttemptState, next_state
 from holdfast.core.streams import values_delivered
-from holdfast.payloads.failures import Failure
+from holdfast.errors import ActivityTimedOut
+from holdfast.payloads.failures import Failure, qualified_name
 from holdfast.storage.members.attempts import Completion, OpenNextAttempt, Transition
 from holdfast.storage.records import AttemptRecord, NewAttempt
 
 _encode = msgspec.json.Encoder().encode
+_decode_failure = msgspec.json.Decoder(Failure).decode
+
+
+def is_awaited(attempt: AttemptRecord) -> bool:
+    """Whether the workflow waits for the answer of an open attempt, as far as its row says."""
+    return attempt.state is not AttemptState.CANCELLED_RUNNING or attempt.cancel_requested_at_ms is not None
+
+
+def end_by_cancel(
+    attempt: AttemptRecord, event: AttemptEvent, *, now_ms: int, failure: bytes | None = None
+) -> Completion:
+    """The end of an attempt that was cancelled, by the one table (A1).
+
+    `event` is CANCEL before an executor has it; afterwards STOPPED, or FAIL or EXPIRE with the failure of the attempt.
+    """
+    if not is_awaited(attempt):
+        return _final(attempt, failure, event, now_ms)
+    cause = None if failure is None else _cause_of(failure)
+    cancelled = Failure(
+        type="holdfast.errors.ActivityCancelled", message=f"{attempt.name} was cancelled", cause=cause, retryable=False
+    )
+    return _final(attempt, _encode(cancelled), event, now_ms)
+
+
+def _cause_of(failure: bytes) -> Failure | None:
+    try:
+        return _decode_failure(failure)
+    except msgspec.DecodeError:
+        return None  # of a newer release
 
 
 def end_by_failure(
@@ -49,7 +85,9 @@ def end_by_failure(
     if failure.retryable is False:
         decision = NoRetry("the failure is marked as not retryable")
     data = _encode(failure)
-    if isinstance(decision, NoRetry) or attempt.state is AttemptState.CANCELLED_RUNNING:
+    if attempt.state is AttemptState.CANCELLED_RUNNING:
+        return end_by_cancel(attempt, event, now_ms=now_ms, failure=data)
+    if isinstance(decision, NoRetry):
         return _final(attempt, data, event, now_ms)
     return _again(attempt, data, event, now_ms, decision, failures=attempt.failures + 1, losses=attempt.losses)
 
@@ -113,24 +151,30 @@ def _again(
             failures=failures,
             losses=losses,
             details=attempt.details,
+            is_external=options.external is not None,
         ),
     )
 
 
-def _final(attempt: AttemptRecord, failure: bytes, event: AttemptEvent, now_ms: int) -> Completion:
-    """The failure is the activity's answer. A timed-out attempt keeps its digits; its answer needs no leg 2 (A8)."""
+def _final(attempt: AttemptRecord, failure: bytes | None, event: AttemptEvent, now_ms: int) -> Completion:
+    """The failure is the activity's answer, if the workflow waits for one.
+
+    A timed-out or cancelled attempt keeps its digits; its answer needs no leg 2 (A8).
+    """
     to_state = next_state(attempt.state, event)
     entered = applied = attempt.ledger
     if to_state is AttemptState.FAILED and read_ledger(attempt.ledger).leg1_concluded:
         entered, _ = enter_leg2(attempt.ledger)
         applied = exit_leg2(entered, final=True)
     stream = decode_options(attempt.options).stream
-    answer = ActivityFailed(
-        time_ms=now_ms,
-        activity=attempt.key.activity,
-        attempt=attempt.key.attempt,
-        failure=Payload(msgspec.Raw(failure)),
-    )
+    answer: ActivityFailed | None = None
+    if failure is not None and is_awaited(attempt):
+        answer = ActivityFailed(
+            time_ms=now_ms,
+            activity=attempt.key.activity,
+            attempt=attempt.key.attempt,
+            failure=Payload(msgspec.Raw(failure)),
+        )
     return Completion(
         key=attempt.key,
         owner=attempt.owner,
@@ -139,7 +183,35 @@ def _final(attempt: AttemptRecord, failure: bytes, event: AttemptEvent, now_ms: 
         to_state=to_state,
         entered_ledger=entered,
         applied_ledger=applied,
-        event=None if attempt.state is AttemptState.CANCELLED_RUNNING else answer,
+        event=answer,
         failure=failure,
         values=None if stream is None else values_delivered(stream.delivered, attempt.ledger),
     )
+
+
+TIMED_OUT_TYPES: Final = tuple(qualified_name(cls) for cls in ActivityTimedOut.__mro__)
+
+
+def time_out(attempt: AttemptRecord) -> tuple[Failure, tuple[str, ...]]:
+    """The failure of an attempt whose deadline has passed, and the names of its type and base classes (A5)."""
+    return Failure(type=qualified_name(ActivityTimedOut), message=_overdue(attempt)), TIMED_OUT_TYPES
+
+
+def _overdue(attempt: AttemptRecord) -> str:
+    """Which of the four time-outs has passed (A5): the one that passed first."""
+    options = decode_options(attempt.options)
+    close_ms = options.schedule_to_close_ms
+    limits = [(attempt.scheduled_at_ms, close_ms, "was not done within its schedule_to_close of")]
+    if attempt.started_at_ms is None:
+        limits.append(
+            (attempt.available_at_ms, options.schedule_to_start_ms, "did not begin within its schedule_to_start of")
+        )
+    else:
+        heard_at_ms = attempt.heartbeat_at_ms or attempt.started_at_ms
+        limits.append((attempt.started_at_ms, options.start_to_close_ms, "did not answer within its start_to_close of"))
+        limits.append((heard_at_ms, options.heartbeat_ms, "was silent for longer than its heartbeat of"))
+    passed = [(since + limit, limit, what) for since, limit, what in limits if limit is not None]
+    if not passed:
+        return f"{attempt.name} was {attempt.state} beyond its deadline"
+    _, limit_ms, what = min(passed)
+    return f"{attempt.name} {what} {limit_ms / 1000:g} s"

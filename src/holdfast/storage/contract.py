@@ -29,7 +29,7 @@ import os
 import tempfile
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, Protocol, cast
 
 from holdfast.core.leases import Heartbeat, HeartbeatReply, WorkerKey
 from holdfast.core.lifecycle import InstanceState
@@ -38,6 +38,7 @@ from holdfast.storage.members.member import Member
 from holdfast.storage.members.outcomes import Outcome, PendingQueries
 from holdfast.storage.members.workers import Registration
 from holdfast.storage.records import (
+    AttemptKey,
     AttemptRecord,
     CommitId,
     DeadlineRecord,
@@ -47,9 +48,16 @@ from holdfast.storage.records import (
     InstanceNumber,
     InstanceRecord,
     LoadedInstance,
+    NoteRow,
+    OfferRecord,
     OwnedRows,
     ParentAndChildren,
     QueueRow,
+    ReportAnswer,
+    ReportRow,
+    RequestRecord,
+    RequestRow,
+    RowPage,
     UpdateRow,
     WorkerLoad,
     WorkerRow,
@@ -81,7 +89,8 @@ class Store(Protocol):
         ...
 
     async def prune(self) -> bool:
-        """Delete a batch of old commit ids and of keys that are long dead (C1, W5). Returns whether there may be more.
+        """Delete a batch of old commit ids, of keys that are long dead, and of rows of clients that are kept no longer
+        (C1, C11, W5). Returns whether there may be more.
 
         Any number of workers may call it concurrently.
         """
@@ -265,6 +274,32 @@ class Notifier(Protocol):
         ...
 
 
+class RowNotifier(Notifier, Protocol):
+    """The notifier of a store whose tables clients of the open contract write to (C2-C4).
+
+    A notifier without these methods is a valid one: its process polls for rows, and notifies no client.
+    """
+
+    def watch_rows(self, inserted: Callable[[str | None], None] | None) -> None:
+        """Call `inserted`, in the event loop, when a client has inserted rows; None ends this.
+
+        The argument is `requests:` and the name of a workflow, `activity_events:` and the name of an activity, or None
+        for rows of unknown names. Only a process with a worker watches. A call may come without a new row, and a lost
+        notification is not repeated: the worker polls as well, less often.
+        """
+        ...
+
+    def rows_handled(self, table: str, ids: Sequence[str]) -> None:
+        """Notify clients that rows of `requests` or `activity_events` were handled. Called after the commit; it does
+        not wait."""
+        ...
+
+    def offered(self, queues: Collection[str]) -> None:
+        """Notify clients that external attempts of these queues became READY. Called after the commit; it does not
+        wait."""
+        ...
+
+
 class OpenableStore(Store, Protocol):
     """The parts that an engine or a client uses besides `Store`. They are optional: see `StoreDefaults`."""
 
@@ -304,6 +339,15 @@ class NullNotifier:
     def notify(self) -> None:
         """No process is notified."""
 
+    def watch_rows(self, inserted: Callable[[str | None], None] | None) -> None:
+        """Nothing is watched."""
+
+    def rows_handled(self, table: str, ids: Sequence[str]) -> None:
+        """No client is notified."""
+
+    def offered(self, queues: Collection[str]) -> None:
+        """No client is notified."""
+
 
 class StoreDefaults:
     """The defaults of the optional parts. A store may derive from it; an engine adds it to a store that does not.
@@ -341,9 +385,105 @@ class StoreDefaults:
 RAW_TABLES: Final = "raw_tables"
 """The capability of a store with a method `open_tables()`, which returns its tables for `verify`."""
 
+OPEN_CONTRACT: Final = "open_contract"
+"""The capability of a store with the tables of the open contract (C2-C4): it implements `OpenContractStore` and applies
+the members of `members.contract_rows`."""
+
+
+class OpenContractStore(OpenableStore, Protocol):
+    """A store with the capability `OPEN_CONTRACT`: programs without this library take part by inserting rows.
+
+    A text of a client that is too long, or not UTF-8, is never read as a whole: the row has a `fault`.
+    """
+
+    async def new_requests(
+        self, workflows: Sequence[str], *, limit: int, largest: int, after: int = 0
+    ) -> RowPage[RequestRow]:
+        """The next `limit` NEW requests behind a row: starts of these workflows, and all that need no workflow.
+
+        An input above `largest` bytes is not read. Requests for other workflows are counted.
+        """
+        ...
+
+    async def new_reports(
+        self, names: Sequence[str], *, limit: int, largest: int, after: int = 0
+    ) -> RowPage[ReportRow]:
+        """The next `limit` NEW reports behind a row: about attempts of these activities, and about unknown exec ids.
+
+        WAITING rows of the same attempts are returned, too. Reports about other activities are counted.
+        """
+        ...
+
+    async def reports_of(self, exec_id: str, *, limit: int, largest: int) -> list[ReportRow]:
+        """The NEW and WAITING reports of one offer, oldest first."""
+        ...
+
+    async def current_offer(self, key: AttemptKey) -> str | None:
+        """The exec id under which an external attempt is offered or held."""
+        ...
+
+    async def has_new_report(self, exec_id: str) -> bool:
+        """Whether an offer has NEW reports."""
+        ...
+
+    async def stranded_offers(self, limit: int) -> list[str]:
+        """Exec ids with rows that wait although the attempt has ended or was released."""
+        ...
+
+    async def read_request(self, request_id: str) -> RequestRecord | None:
+        """A request."""
+        ...
+
+    async def list_requests(self, *, before: int, limit: int, state: str | None = None) -> list[RequestRecord]:
+        """A page of requests, newest first, of rows below `before`. Of long texts the beginning is read."""
+        ...
+
+    async def count_new_requests(self) -> dict[str, int]:
+        """The number of NEW starts of each workflow that has any, by name."""
+        ...
+
+    async def read_report(self, event_id: str) -> ReportAnswer | None:
+        """The answer to a report."""
+        ...
+
+    async def read_offer(self, exec_id: str) -> OfferRecord | None:
+        """An offer with its attempt, whether it is current or not."""
+        ...
+
+    async def open_activities(
+        self, *, limit: int, queues: Sequence[str] | None = None, names: Sequence[str] | None = None
+    ) -> list[OfferRecord]:
+        """The current offers of READY attempts that are available now, oldest first; None: of all queues or names."""
+        ...
+
+    async def count_open_activities(self) -> dict[str, int]:
+        """The number of `open_activities` in each queue that has any."""
+        ...
+
+    async def read_notes(self, number: InstanceNumber, execution: int, *, limit: int) -> list[NoteRow]:
+        """The newest notes about the attempts of an execution (A7), oldest first."""
+        ...
+
+    async def newest_flow(self, name: str) -> bytes | None:
+        """The definition of a flow that was saved last under this name."""
+        ...
+
+
+def open_contract_tables(store: Store) -> OpenContractStore | None:
+    """The store itself, if it has the tables of the open contract (C2-C4)."""
+    is_there = OPEN_CONTRACT in getattr(store, "capabilities", ())
+    return cast("OpenContractStore", store) if is_there else None
+
+
 IN_MEMORY: Final = ":memory:"
 """The name of a store that lasts as long as its object and is not shared."""
 COMMITS_KEPT_MS: Final = 3_600_000
 """How long commit ids are kept, for callers that have to settle an unknown outcome."""
 TOMBSTONES_KEPT_MS: Final = 24 * 3_600_000
 """W5: how long the key of a dead worker is kept, so that it is never revived."""
+CLIENT_ROWS_KEPT_MS: Final = 24 * 3_600_000
+"""How long events of external attempts are kept after their instance closed, and refused requests and refused events
+of unknown attempts after they were handled (C11)."""
+REQUESTS: Final = "requests"
+ACTIVITY_EVENTS: Final = "activity_events"
+"""The tables that clients of the open contract write to."""

@@ -60,7 +60,7 @@ def end_by_cancel(found: InstanceRecord, reason: str, *, now_ms: int) -> Instanc
 def end_by_deadline(found: InstanceRecord, deadline: DeadlineRecord, *, now_ms: int) -> DeadlinePassed:
     why = deadlines.why_ended(
         found.state,
-        limit_ms=deadline.at_ms - found.created_at_ms,
+        limit_ms=deadline.at_ms - found.begins_at_ms,
         grace_ms=deadline.grace_ms,
         is_grace_over=deadline.is_in_grace,
     )
@@ -70,7 +70,7 @@ def end_by_deadline(found: InstanceRecord, deadline: DeadlineRecord, *, now_ms: 
 
 def cancel_at_deadline(found: InstanceRecord, deadline: DeadlineRecord) -> CancelRequested:
     """The request to cancel that the code gets when its deadline passes."""
-    reason = deadlines.reason(deadline.at_ms - found.created_at_ms)
+    reason = deadlines.reason(deadline.at_ms - found.begins_at_ms)
     return CancelRequested(time_ms=0, reason=reason, by_deadline=True)
 
 

@@ -5,7 +5,8 @@ The columns of a record are its fields, in their order. `COLUMNS` names the colu
 its table (`InstanceRecord.custom_status`) comes last, and the statements that read it append it to the list.
 """
 
-from typing import Final, NewType
+from enum import StrEnum
+from typing import Final, Generic, NewType, TypeVar
 
 import msgspec
 
@@ -17,6 +18,7 @@ InstanceId = NewType("InstanceId", str)
 InstanceNumber = NewType("InstanceNumber", int)
 Fence = NewType("Fence", int)
 CommitId = NewType("CommitId", int)
+RowT = TypeVar("RowT")
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -63,6 +65,8 @@ class NewAttempt(Record, frozen=True):
     failures: int = 0
     losses: int = 0
     details: bytes | None = None
+    is_external: bool = False
+    """It is offered to executors that are not Holdfast workers (C4)."""
 
 
 class AttemptRecord(Record, frozen=True):
@@ -87,6 +91,8 @@ class AttemptRecord(Record, frozen=True):
     losses: int = 0
     details: bytes | None = None
     failure: bytes | None = None
+    cancel_requested_at_ms: int | None = None
+    """When the cancel of this activity was requested from outside of its workflow, which still waits for the answer."""
     instance_id: str = ""
     """Set where the attempt is claimed or has expired; and so is `workflow`."""
     workflow: str = ""
@@ -122,10 +128,21 @@ class InstanceRecord(Record, frozen=True):
     """G3: when its id was given to a new instance. None while it has the id."""
     losses: int = 0
     """Owners that were lost while they ran its code, since its last turn (G12)."""
+    start_at_ms: int | None = None
+    """Its first turn is taken no earlier (G15). None: at once."""
     custom_status: bytes | None = None
     """The value of `hf.set_status`, encoded. Only in lists of instances and from `Store.read_latest`."""
     parent_id: InstanceId | None = None
     """The instance whose code started it. Only in lists of instances."""
+
+    def may_begin(self, now_ms: int) -> bool:
+        """Whether its first turn may be taken: a message for it makes it claimable."""
+        return self.state is not InstanceState.REQUESTED or self.start_at_ms is None or self.start_at_ms <= now_ms
+
+    @property
+    def begins_at_ms(self) -> int:
+        """The time from which its deadline counts: that of its creation, or the later one for its first turn."""
+        return self.created_at_ms if self.start_at_ms is None else max(self.created_at_ms, self.start_at_ms)
 
 
 INSTANCE_COLUMNS: Final = InstanceRecord.__struct_fields__[: -len(("custom_status", "parent_id"))]
@@ -202,6 +219,7 @@ class OwnedAttempt(Record, frozen=True):
     key: AttemptKey
     state: AttemptState
     ledger: int
+    cancel_requested_at_ms: int | None = None
 
 
 class OwnedInstance(Record, frozen=True):
@@ -276,7 +294,118 @@ class ParentAndChildren(Record, frozen=True, gc=True):
     children: dict[InstanceState, int]
 
 
+class RequestState(StrEnum):
+    """The states of a row of `requests`."""
+
+    NEW = "NEW"
+    ACCEPTED = "ACCEPTED"
+    REFUSED = "REFUSED"
+    TRACE = "TRACE"
+
+
+class RequestRow(Record, frozen=True):
+    """A NEW row of `requests`. Texts that are too long or not UTF-8 are None, and `fault` says so."""
+
+    row: int
+    request_id: str
+    kind: str
+    workflow: str | None
+    instance_id: str | None
+    event_name: str | None
+    input: bytes
+    policy: str | None
+    start_at_ms: int | None
+    deadline_after_ms: int | None
+    manual: bool
+    fault: str | None = None
+
+
+class NoteRow(Record, frozen=True):
+    """A note of an executor about an attempt (A7). `payload` is JSON."""
+
+    key: AttemptKey
+    payload: str | None
+    source: str | None
+    sent_at: str | None
+    """By the executor's own clock, as it was given."""
+    inserted_at_ms: int
+
+
+class ReportRow(Record, frozen=True):
+    """A NEW or WAITING row of `activity_events`. `key` and `name` are those of its attempt, None if it has none."""
+
+    row: int
+    event_id: str
+    exec_id: str
+    claim: str | None
+    transition: str
+    sequence: int | None
+    payload: bytes | None
+    error: bytes | None
+    inserted_at_ms: int
+    key: AttemptKey | None = None
+    name: str | None = None
+    fault: str | None = None
+
+
+class RowPage(Record, Generic[RowT], frozen=True):
+    """The NEW rows of clients that one read has passed, oldest first."""
+
+    rows: list[RowT]
+    """Those that the worker can handle."""
+    others: int = 0
+    """The number of those that it cannot."""
+    last_row: int | None = None
+    """The last of all; None if there was none."""
+
+
+class RequestRecord(Record, frozen=True):
+    """A row of `requests` (C2). Its text may be anything that a client wrote."""
+
+    row: int
+    request_id: str
+    kind: str
+    workflow: str | None
+    instance_id: str | None
+    event_name: str | None
+    input: str
+    policy: str | None
+    start_at_ms: int | None
+    deadline_after_ms: int | None
+    manual: bool
+    source: str | None
+    inserted_at_ms: int
+    state: str
+    refusal: str | None
+    instance_number: InstanceNumber | None
+    handled_at_ms: int | None
+
+
+class ReportAnswer(Record, frozen=True):
+    """The answer of the engine to a row of `activity_events`. The state is NEW until a worker has handled the row."""
+
+    state: str
+    refusal: str | None
+    cancel_requested: bool
+    handled_at_ms: int | None
+
+
+class OfferRecord(Record, frozen=True):
+    """An offer of an external attempt to executors, with the attempt, whose input is in place (C4)."""
+
+    exec_id: str
+    entry: int
+    withdrawn_at_ms: int | None
+    attempt: AttemptRecord
+
+    @property
+    def is_current(self) -> bool:
+        """Whether reports under this id are about the attempt as it is now, and it is open."""
+        return self.withdrawn_at_ms is None and self.attempt.closed_at_ms is None
+
+
 COLUMNS: Final = {
+    "request_columns": RequestRecord.__struct_fields__,
     "instance_columns": INSTANCE_COLUMNS,
     "attempt_columns": ATTEMPT_COLUMNS,
     "inbox_columns": INBOX_COLUMNS,

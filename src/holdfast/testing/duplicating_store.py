@@ -4,20 +4,25 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random  # noqa: TID251 - made from the seed of the simulation
 from types import EllipsisType
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 from holdfast.authoring.activity import Activity
 from holdfast.core.admission import EventVerdict, IdPolicy
 from holdfast.core.history import EventReceived
 from holdfast.errors import StoreError
 from holdfast.storage.members.attempts import Completion, OpenNextAttempt
+from holdfast.storage.members.contract_rows import InsertReport, InsertRequest
 from holdfast.storage.members.instances import Expire, Start
 from holdfast.storage.members.member import Member
 from holdfast.storage.members.messages import Deliver
-from holdfast.storage.members.outcomes import Applied, Delivered, Expired, Outcome, StartedInstance
+from holdfast.storage.members.outcomes import Applied, Delivered, Expired, HandledRows, Outcome, StartedInstance
+from holdfast.storage.members.row_handling import HandleReports, HandleRequest
 from holdfast.storage.members.turns import Turn
 from holdfast.storage.records import CommitId
+from holdfast.storage.relational.transaction import Row
+from holdfast.storage.sqlite.files import StoreFiles
 from holdfast.storage.sqlite.store import SqliteStore
+from holdfast.storage.sqlite.writer import SqliteWriter
 from holdfast.testing.crashes import NameOf, Where, names_in
 
 Value = TypeVar("Value")
@@ -27,6 +32,8 @@ DUPLICATE_ID: Final = 2**40
 
 AGAIN: Final = 1 << 62
 """A bit that is set in the id of a repeated commit."""
+CONTRACT_MEMBERS: Final = InsertRequest | InsertReport | HandleRequest | HandleReports
+"""Rows of clients are inserted and handled once (C2)."""
 TAKEN: Final = (EventVerdict.DELIVER, EventVerdict.KEEP)
 
 
@@ -69,14 +76,16 @@ def _is_one(member: Member) -> bool:
         case Deliver():
             return bool(member.message_id) or not isinstance(member.event, EventReceived)  # G6: known by its id
         case _:
-            return isinstance(member, Turn | Completion | OpenNextAttempt | Expire)
+            return isinstance(member, Turn | Completion | OpenNextAttempt | Expire | CONTRACT_MEMBERS)
 
 
 def _did(member: Member, outcome: Outcome) -> bool:
     """Whether a repeated member changed anything. A turn without events has no number, so it is not counted."""
     match outcome:
         case Applied():
-            return not (isinstance(member, Turn) and not member.events)
+            return outcome.changed > 0 and not (isinstance(member, Turn) and not member.events)
+        case HandledRows():
+            return _changed_rows(member, outcome)
         case Delivered():
             return outcome.verdict in TAKEN
         case StartedInstance():
@@ -85,6 +94,12 @@ def _did(member: Member, outcome: Outcome) -> bool:
             return True
         case _:
             return False
+
+
+def _changed_rows(member: Member, outcome: HandledRows) -> bool:
+    """Whether rows were handled. Reports under an unknown exec id are refused again, which changes nothing (C2)."""
+    is_unknown = isinstance(member, HandleReports) and member.key is None
+    return bool(outcome.requests or outcome.reports) and not is_unknown
 
 
 class DuplicatingStore(SqliteStore):
@@ -100,7 +115,19 @@ class DuplicatingStore(SqliteStore):
         self._lost_replies = lost_replies
         self.replies_lost = 0
         self._duplicates = 0
+        self.reads = 0
         self.violations: list[str] = []
+
+    def _new_writer(self, files: StoreFiles) -> SqliteWriter:
+        """A writer whose random ids come from the seed of the simulation."""
+        writer = super()._new_writer(files)
+        connection = cast("Any", writer._connection)
+        connection.create_scalar_function("randomblob", self._random.randbytes, 1)
+        return writer
+
+    def _fetch(self, statement: str, bindings: tuple[Any, ...]) -> list[Row]:
+        self.reads += 1
+        return super()._fetch(statement, bindings)
 
     async def _on_writer_thread(self, work: Callable[[], Value]) -> Value:
         """Run the work on the simulated event loop: a simulation has no threads."""
@@ -111,7 +138,8 @@ class DuplicatingStore(SqliteStore):
         again = [
             member
             for member in members
-            if isinstance(member, Turn | Completion | OpenNextAttempt | Start) and self._random.random() < DUPLICATES
+            if isinstance(member, Turn | Completion | OpenNextAttempt | Start | CONTRACT_MEMBERS)
+            and self._random.random() < DUPLICATES
         ]
         if again:
             self._duplicates += 1
@@ -119,7 +147,7 @@ class DuplicatingStore(SqliteStore):
             self.violations += [
                 f"applied twice: {member!r}"
                 for member, outcome in zip(again, second, strict=True)
-                if isinstance(outcome, Applied) and not _may_repeat(member)
+                if _is_second_effect(member, outcome)
             ]
         if self._lost_replies and self._random.random() < self._lost_replies:
             self.replies_lost += 1
@@ -132,6 +160,11 @@ class DuplicatingStore(SqliteStore):
         return await super().was_committed(commit_id)
 
 
-def _may_repeat(member: Member) -> bool:
-    """Whether applying a member twice is allowed: a turn without events has no number and no effect."""
-    return isinstance(member, Turn) and not member.events
+def _is_second_effect(member: Member, outcome: Outcome) -> bool:
+    """Whether a repeated member had an effect again. A turn without events has no number and no effect."""
+    if isinstance(outcome, HandledRows):
+        return _changed_rows(member, outcome)
+    if isinstance(outcome, Applied):
+        is_insert = isinstance(member, InsertRequest | InsertReport)
+        return outcome.changed > 0 if is_insert else not (isinstance(member, Turn) and not member.events)
+    return False

@@ -12,6 +12,8 @@ from pathlib import Path
 from types import EllipsisType, ModuleType, TracebackType
 from typing import Any, Final, Self, TypeVar
 
+import msgspec
+
 from holdfast.authoring.activity import AnyActivity
 from holdfast.authoring.workflow import AnyWorkflow
 from holdfast.client.embedded_worker import DEFAULT_MAX_ACTIVITIES, EmbeddedWorker
@@ -88,6 +90,9 @@ class Environment(Engine):
                 detect_local_deaths=False,
             ),
         )
+        if queues is None:  # those of external activities, too: a replacement runs here
+            everywhere = {*self._options.queues, *(each.options.queue for each in self._registry.activities.values())}
+            self._options = msgspec.structs.replace(self._options, queues=tuple(sorted(everywhere)))
         self._given_store = store
         self._replacements = Replacements(self._registry, replace or {})
         self._restore_handler: Callable[[], None] | None = None

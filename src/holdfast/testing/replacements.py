@@ -6,9 +6,12 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from functools import wraps
 from typing import Any
 
+import msgspec
+
 from holdfast.authoring.activity import Activity, AnyActivity
 from holdfast.authoring.registry import Registry
 from holdfast.authoring.workflow import AnyWorkflow, Workflow
+from holdfast.core.activity_options import encode_options
 from holdfast.errors import InvalidOption, UsageError
 
 Body = Callable[..., Any]
@@ -122,6 +125,11 @@ class Replacements:
         else:
             stand_in.fn = iterate if activity.yields and not is_stream else run_in_thread
         stand_in.process = False
+        if body is not activity.fn:
+            stand_in.prepare = None  # another body needs no preparation
+            if activity.options.external is not None:  # this worker runs it, and no executor sends its heartbeats
+                stand_in.options = msgspec.structs.replace(activity.options, external=None, heartbeat_ms=None)
+                stand_in.encoded_options = encode_options(stand_in.options)
         return stand_in
 
 

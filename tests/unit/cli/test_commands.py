@@ -12,9 +12,11 @@ import pytest
 from tests.unit.cli.commands import Command as Holdfast
 
 from holdfast.cli import exits, store_option
-from holdfast.cli.commands import COMMANDS, EXIT_CODES, FLOW_COMMANDS, VARIABLES, CliCommand, root
+from holdfast.cli.activity_commands import ACTIVITY_COMMANDS
+from holdfast.cli.commands import COMMANDS, FLOW_COMMANDS, root
+from holdfast.cli.declarations import EXIT_CODES, VARIABLES, CliCommand
 
-EVERY = [pytest.param(command, id=command.function) for command in (*COMMANDS, *FLOW_COMMANDS)]
+EVERY = [pytest.param(command, id=command.function) for command in (*COMMANDS, *FLOW_COMMANDS, *ACTIVITY_COMMANDS)]
 HEAVY = (
     "holdfast.client",
     "holdfast.runtime",
@@ -94,7 +96,7 @@ def test_help_loads_neither_engine_nor_store(arguments: list[str]) -> None:
     [
         ("holdfast wor", ["worker", "workers"]),
         ("holdfast flow ", ["run", "check", "draw"]),
-        ("holdfast show --", ["--number", "--whole", "--store", "--json", "--help"]),
+        ("holdfast show --", ["--number", "--execution", "--whole", "--store", "--json", "--help"]),
     ],
 )
 def test_completion_of_a_word_loads_neither_engine_nor_store(words: str, candidates: list[str]) -> None:

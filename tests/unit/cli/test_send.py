@@ -90,6 +90,83 @@ def test_C1_a_command_asks_updates_and_watches_what_a_worker_has(filled: Command
     assert filled("verify").code == 0
 
 
+REVIEW = """
+flow: review
+activities:
+  start:  {trigger: true}
+  draft:  {run: draft, after: start, hold: true}
+  final:  {run: draft, after: draft, hold: {timeout: 1h}}
+output: [draft.output, final.output]
+"""
+
+
+@hf.activity
+async def draft() -> str:
+    return "a draft"
+
+
+@contextmanager
+def reviewing(command: Command) -> Generator[None]:
+    """A worker with a flow whose first node is held."""
+    ready, stop = Event(), Event()
+
+    async def work() -> None:
+        flow = hf.Flow.parse(REVIEW)
+        async with hf.Engine(command.folder / "holdfast.db", flows=[flow], activities=[draft]) as engine:
+            handle = await engine.start(flow, id="it")
+            async for change in handle.watch():
+                if change.collation_key is not None and change.collation_key.startswith("5"):
+                    break
+            ready.set()
+            await asyncio.to_thread(stop.wait)
+
+    thread = Thread(target=lambda: asyncio.run(work()))
+    thread.start()
+    assert ready.wait(30)
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join(30)
+
+
+def test_K11_a_command_releases_a_node_that_is_held(filled: Command) -> None:
+    with reviewing(filled):
+        shown = filled("show", "it").out
+        assert "5  paused" in shown
+        assert "draft, hold" in shown
+        assert 'held: "a draft"' in shown
+        assert "release (node draft)" in shown
+        (node,) = [one for one in json.loads(filled("show", "it", "--json").out)["nodes"] if one["id"] == "draft"]
+        assert (node["digit"], node["held"], node["held_output"], node["output"]) == (5, True, "a draft", None)
+        refused = filled("release", "it", "final")
+        assert (refused.code, refused.out) == (1, "")
+        assert "'final' is pending (9), not held (5), so it cannot be released; held are draft" in refused.err
+        assert "not valid JSON" in filled.refused("release", "it", "draft", "--output", "{")
+        for _ in range(2):
+            done = filled("release", "it", "draft", "--output", '{"text": "better"}', "--id", "one")
+            assert (done.code, done.out) == (0, "node draft of it was released\n")
+        again = filled("release", "it", "draft")
+        assert again.code == 1
+        assert "'draft' is released (4)" in again.err
+        history = filled("history", "it").out
+        assert "node_released" in history
+        assert 'draft: {"text":"better"}' in history
+        last = filled("release", "it", "final", "--json")
+        while last.code != 0:  # its activity still runs
+            last = filled("release", "it", "final", "--json")
+        assert json.loads(last.out) == {"id": "it", "node": "final", "released": True}
+        assert filled("watch", "it").code == 0
+        assert "'it' is COMPLETED" in filled.refused("release", "it", "final")
+    assert filled("verify").code == 0
+
+
+def test_K11_a_release_without_a_worker_is_applied_later(filled: Command) -> None:
+    sent = filled("release", "open", "draft", "--timeout", "0.05", "--id", "one")
+    assert sent.code == 1
+    assert "the release of 'draft' of 'open' was not applied in time; the same command with --id one" in sent.err
+
+
 def test_without_a_worker_nobody_answers_in_time(filled: Command) -> None:
     asked = filled("query", "good", "total", "--timeout", "0.05")
     assert asked.code == 1

@@ -136,9 +136,13 @@ EXISTING_STORE = [
     ["event", "x", "y"],
     ["query", "x", "y"],
     ["update", "x", "y"],
+    ["release", "x", "y"],
     ["cancel", "x"],
+    ["resume", "x"],
     ["terminate", "x"],
     ["migrate"],
+    ["start", "x"],
+    ["requests"],
 ]
 """The commands that need a store."""
 WITHOUT_STORE = {"run", "worker", "explain"}

@@ -5,6 +5,7 @@ from rich.console import Console
 from rich.text import Text
 from tests.unit.cli.commands import Command
 
+from holdfast.cli.activity_commands import ACTIVITY_COMMANDS
 from holdfast.cli.commands import COMMANDS, FLOW_COMMANDS
 from holdfast.cli.console import print_aligned, print_line
 
@@ -67,18 +68,34 @@ LINES = [
     ["event", "bad", "approval_of_the_customer_who_has_waited_for_long_enough"],
     ["query", "bad", "total_of_everything_that_was_ordered_by_the_customer", "--timeout", "0.01"],
     ["update", "bad", "total_of_everything_that_was_ordered_by_the_customer"],
+    ["release", "bad", "the_review_of_everything_that_was_ordered_by_the_customer"],
     ["cancel", "bad", "--reason", "the customer does not need it any more"],
+    ["resume", "bad"],
     ["worker", "wide.py:a_workflow_that_cannot_be_named_here_because_all_are_taken"],
     ["migrate"],
     ["flow", "run", "order.yaml", "--app", "wide.py"],
     ["flow", "draw", "order.yaml", "--mermaid"],
+    ["start", "a_workflow_with_a_long_name_that_no_live_worker_has", "--request-id", LONG_ID],
+    ["requests"],
+    ["activity", "list", "--queue", "a_queue_with_a_long_name_that_no_executor_serves_for_now"],
+    ["activity", "claim", "--queue", "a_queue_with_a_long_name_that_no_executor_serves_for_now"],
+    ["activity", "run", "--queue", "a_queue_with_a_long_name_that_no_executor_serves", "--", "true"],
+    ["activity", "heartbeat", "--exec-id", LONG_ID],
+    ["activity", "respond", "--exec-id", LONG_ID, "1"],
+    ["activity", "complete", "1"],
+    ["activity", "fail", "--exec-id", LONG_ID, "the program ended with an error that has a long message"],
+    ["activity", "release"],
+    ["activity", "cancel", "--exec-id", LONG_ID],
+    ["activity", "stopped"],
+    ["activity", "note", "no JSON, and long enough to be folded at the width of the terminal"],
 ]
 """Every command, with arguments that make its lines long."""
 
 
 def test_every_command_is_in_the_list_of_this_module() -> None:
-    names = {words[0] if words[0] != "flow" else " ".join(words[:2]) for words in LINES}
+    names = {words[0] if words[0] not in {"flow", "activity"} else " ".join(words[:2]) for words in LINES}
     declared = {command.name for command in COMMANDS} | {f"flow {command.name}" for command in FLOW_COMMANDS}
+    declared |= {f"activity {command.name}" for command in ACTIVITY_COMMANDS}
     assert names == declared
 
 
@@ -94,6 +111,8 @@ HELP = [
     ["flow"],
     *([command.name] for command in COMMANDS if command.name),
     *(["flow", command.name] for command in FLOW_COMMANDS if command.name),
+    ["activity"],
+    *(["activity", command.name] for command in ACTIVITY_COMMANDS if command.name),
 ]
 
 

@@ -13,6 +13,7 @@ ENGINE = CLIENT | {"abandoned_threads", "open"}
 WORKER = {"drain", "key", "run", "running", "stop", "wait"}
 HANDLE = {
     "cancel",
+    "cancel_activity",
     "children",
     "describe",
     "export_history",
@@ -22,7 +23,9 @@ HANDLE = {
     "number",
     "query",
     "raise_event",
+    "release",
     "result",
+    "retry_blocked",
     "state",
     "terminate",
     "update",
@@ -42,6 +45,9 @@ ENVIRONMENT = ENGINE | {
     "skip",
 }
 CAUGHT = {
+    "ActivityCancelled",
+    "ActivityClosed",
+    "ActivityNotFound",
     "ActivityTimedOut",
     "ClaimsExhausted",
     "DeadlineExceeded",
@@ -49,6 +55,7 @@ CAUGHT = {
     "HoldfastError",
     "InstanceClosed",
     "InstanceConflict",
+    "InstanceNotBlocked",
     "InstanceNotFound",
     "InvalidId",
     "MailboxFull",

@@ -160,6 +160,30 @@ def test_A8_states_and_ledgers_that_belong_together(state: str, value: int, owne
 
 
 @pytest.mark.parametrize(
+    ("state", "value", "owned", "is_sound"),
+    [
+        ("READY", 999000000000000, False, True),
+        ("READY", 899000000000000, True, False),
+        ("QUEUED", 899000000000000, False, True),  # claimed by an executor
+        ("QUEUED", 899000000000000, True, True),  # claimed by a launcher
+        ("PREPARING", 899000000000000, False, True),
+        ("PREPARING", 899000000000000, True, False),
+        ("RUNNING", 889000000000000, False, True),
+        ("RUNNING", 889000000000000, True, False),
+        ("CANCELLED_RUNNING", 889000000000000, False, True),
+        ("CANCELLED_RUNNING", 889000000000000, True, False),
+        ("COMPLETED", 888000001000001, False, True),
+    ],
+)
+def test_A8_an_external_attempt_has_an_owner_only_while_a_launcher_has_it(
+    state: str, value: int, owned: bool, is_sound: bool
+) -> None:
+    why = disagreement(state, value, owned=owned, unapplied=0, external=True)
+    assert (why is None) == is_sound
+    assert why is None or "no worker may own it" in why
+
+
+@pytest.mark.parametrize(
     ("state", "value", "owned", "unapplied", "reason"),
     [
         ("READY", 889000000000000, False, 0, "leg 1 is concluded"),

@@ -296,3 +296,36 @@ def test_an_engine_has_what_a_flow_was_built_from_and_serves_the_queues_it_names
 def test_importing_holdfast_loads_neither_flows_nor_yaml_nor_cel() -> None:
     code = "import sys, holdfast; print([n for n in ('holdfast.flows', 'yaml', 'cel_expr_python') if n in sys.modules])"
     assert run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_K10_K11_holds_and_responses_are_the_same_in_python_and_in_yaml() -> None:
+    built = hf.Flow("f")
+    start = built.trigger("start")
+    quotes = built.run("quotes", "quotes", after=start)
+    price = built.run("price", "price", each=quotes.responses, limit=2, after=quotes, hold=True)
+    built.wait("asked", event="e", after=price, hold={"timeout": timedelta(days=1)})
+    built.child("inner", "inner", after=price, hold={"timeout": start.input.seconds})
+    built.event_policy("drop_unsubscribed")
+    loaded = hf.Flow.parse("""
+flow: f
+event_policy: drop_unsubscribed
+activities:
+  start: {trigger: true}
+  quotes: {run: quotes, after: start}
+  price: {run: price, each: quotes.responses, limit: 2, after: quotes, hold: true}
+  asked: {wait: {event: e}, after: price, hold: {timeout: 1d}}
+  inner: {flow: inner, after: price, hold: {timeout: start.input.seconds}}
+""")
+    assert built.hash == loaded.hash
+    assert repr(quotes) == "NodeRef('quotes')"
+    assert repr(quotes.responses) == "ExpressionRef('quotes.responses')"
+    unheld = hf.Flow.parse(loaded.to_yaml().replace(", hold: true", ""))
+    assert unheld.hash != loaded.hash
+
+
+@pytest.mark.parametrize("hold", [5, "soon", {"timeout": -1}])
+def test_K11_a_hold_that_cannot_be_is_found_in_python(hold: Any) -> None:
+    built = hf.Flow("f")
+    built.run("it", "x", after=built.trigger("start"), hold=hold)
+    with pytest.raises(FlowError, match="hold"):
+        built.to_yaml()

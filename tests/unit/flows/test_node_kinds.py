@@ -38,6 +38,9 @@ activities:
   again: {cycle: run, after: waits, delay: start.input.delay, limit: 3}
   tells: {raise: {event: e, to: start.input.receiver, value: {y: run.output}}, after: [waits, run], when: start.error}
   stops: {interrupt: start.input.stopped, after: waits, descendants: true, reason: enough}
+  holds: {run: b, after: start, hold: {timeout: start.input.held}}
+  takes: {run: c, after: holds_not, each: holds_not.responses, limit: 2, hold: true}
+  holds_not: {run: stream, after: start}
 """
 """A node of each kind, with all that is special to the kind."""
 GUIDE = Path(__file__).parents[3] / "docs" / "guide" / "flows.md"

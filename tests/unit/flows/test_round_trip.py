@@ -35,6 +35,8 @@ def flows(draw: st.DrawFn) -> hf.Flow:
         steps.append(_add(draw, flow, f"n{number}", steps))
     if draw(st.booleans()):
         flow.policy("fail_fast")
+    if draw(st.booleans()):
+        flow.event_policy("drop_unsubscribed")
     flow.output(draw(JSON))
     return flow
 
@@ -44,21 +46,24 @@ def _add(draw: st.DrawFn, flow: FlowBuilder, name: str, steps: list[NodeRef]) ->
     how = st.sampled_from(["plain", "failed", "when"])
     after: EdgeArguments = [_edge(source, draw(how)) for source in sources]
     when: Any = draw(MAYBE | st.just("start.output == null"))
+    hold: Any = draw(st.booleans() | st.fixed_dictionaries({"timeout": LENGTHS | st.just("start.input.a")}))
     kind = draw(st.sampled_from(["run", "child", "wait", "timer", "cycle", "raise", "interrupt"]))
     if kind == "child":
-        return flow.child(name, "w", after=after, input=draw(JSON), detached=draw(st.booleans()), when=when)
+        return flow.child(name, "w", after=after, input=draw(JSON), detached=draw(st.booleans()), when=when, hold=hold)
     if kind == "wait":
-        return flow.wait(name, event="e", timeout=draw(MAYBE | LENGTHS), after=after, when=when)
+        return flow.wait(name, event="e", timeout=draw(MAYBE | LENGTHS), after=after, when=when, hold=hold)
     if kind == "timer":
-        return flow.wait(name, timer=draw(LENGTHS | st.just("start.input.a")), after=after, when=when)
+        return flow.wait(name, timer=draw(LENGTHS | st.just("start.input.a")), after=after, when=when, hold=hold)
     if kind == "cycle" and sources[0] is not steps[0]:
         return flow.cycle(name, sources[0], after=after, when=when, delay=draw(MAYBE | LENGTHS))
     if kind == "raise":
-        return flow.raise_event(name, "e", to="start.input.a", value=draw(JSON), after=after, when=when)
+        return flow.raise_event(name, "e", to="start.input.a", value=draw(JSON), after=after, when=when, hold=hold)
     if kind == "interrupt":
-        return flow.interrupt(name, after=after, reason=draw(MAYBE | st.just("no: use")), when=when)
+        return flow.interrupt(name, after=after, reason=draw(MAYBE | st.just("no: use")), when=when, hold=hold)
     retry: Any = {"attempts": draw(st.integers(1, 9)), "initial": draw(LENGTHS.filter(lambda length: length < 10**6))}
-    return flow.run(name, "a.b", after=after, input=draw(JSON), retry=draw(MAYBE | st.just(retry)), when=when)
+    return flow.run(
+        name, "a.b", after=after, input=draw(JSON), retry=draw(MAYBE | st.just(retry)), when=when, hold=hold
+    )
 
 
 def _edge(source: NodeRef, how: str) -> Any:

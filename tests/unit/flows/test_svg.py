@@ -122,3 +122,23 @@ def test_a_flow_with_very_many_long_edges_is_drawn_without_their_points() -> Non
     sources: dict[str, list[str]] = {"start": [], "n0": ["start"]}
     sources |= {f"n{number}": [f"n{number - 1}", "start"] for number in range(1, 500)}
     assert lay_out(sources, 100).ways == {}
+
+
+def test_K10_K11_holds_and_responses_are_drawn() -> None:
+    flow = hf.Flow.parse("""
+flow: f
+activities:
+  start: {trigger: true}
+  quotes: {run: q, after: start}
+  price: {run: p, each: quotes.responses, after: quotes, hold: {timeout: 1d}}
+""")
+    digits = {"price": "5", "quotes": "6", "start": "6"}
+    mermaid = flow.to_mermaid(digits=digits)
+    assert "price<br/>each response of quotes: p<br/>hold, at most 1d<br/>5 held" in mermaid
+    assert '-->|"responses"|' in mermaid
+    svg = flow.to_svg(digits=digits)
+    assert "<title>price: each response of quotes: p, hold, at most 1d, 5 held</title>" in svg
+    assert "responses" in texts(svg)
+    assert "hold" in " ".join(
+        texts(hf.Flow.parse("flow: f\nactivities:\n  s: {trigger: true}\n  a: {run: p, after: s, hold: true}").to_svg())
+    )

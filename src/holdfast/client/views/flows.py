@@ -19,7 +19,7 @@ from holdfast.core.lifecycle import AttemptState
 from holdfast.core.steps import RecordedStep, derived_key, read_steps
 from holdfast.errors import StoreError
 from holdfast.storage.contract import Store
-from holdfast.storage.records import AttemptRecord, InstanceNumber, InstanceRecord
+from holdfast.storage.records import AttemptKey, AttemptRecord, InstanceNumber, InstanceRecord, NoteRow
 
 MOST_IN_COMPOSITE: Final = 1_000
 """Descendants whose keys are read for one composite."""
@@ -44,13 +44,17 @@ async def read_flow(store: Store, record: InstanceRecord, events: list[HistoryEv
 
 
 def node_attempts(
-    flow: FlowSnapshot, record: InstanceRecord, attempts: Iterable[AttemptRecord], values: Values
+    flow: FlowSnapshot,
+    record: InstanceRecord,
+    attempts: Iterable[AttemptRecord],
+    values: Values,
+    notes: Mapping[AttemptKey, Sequence[NoteRow]],
 ) -> list[AttemptView]:
     """The attempts with their nodes, then one for each node that waits for its dependencies (A3)."""
     places = {step.number: step for step in flow.steps if step.kind == "activity"}
     views: list[AttemptView] = []
     for attempt in attempts:
-        view = attempt_view(attempt, values)
+        view = attempt_view(attempt, values, notes.get(attempt.key, ()))
         step = places.get(attempt.key.activity)
         if step is not None:
             view = msgspec.structs.replace(view, node=step.node, dimension=step.dimension)
@@ -82,9 +86,10 @@ def _requested(node: NodeSnapshot, record: InstanceRecord) -> AttemptView | None
 
 
 def node_waits(flow: FlowSnapshot) -> list[str]:
-    """The open steps of the nodes, in words, without those of detached children."""
+    """The open steps of the nodes, in words, without those of detached children; and the nodes that are held."""
     steps = (step for step in flow.steps if step.is_open and not _is_detached(flow, step))
-    return [f"{waits_for(step)} ({place_of(step)})" for step in steps]
+    held = (node.node.id for node in flow.nodes.values() if node.held is not None)
+    return [*(f"{waits_for(step)} ({place_of(step)})" for step in steps), *(f"release (node {node})" for node in held)]
 
 
 def place_of(step: RecordedStep) -> str:
@@ -106,6 +111,11 @@ async def read_composite(store: Store, record: InstanceRecord, flow: FlowSnapsho
     A child that is code has its derived key (K9). None for more than `MOST_IN_COMPOSITE` descendants.
     """
     return await _Composites(store).of(record.number, flow, key, depth=0)
+
+
+async def read_code_composite(store: Store, record: InstanceRecord, steps: Sequence[RecordedStep]) -> str | None:
+    """K6, K9: the derived key of code, containing the composite of each child after the digit of its call."""
+    return await _Composites(store).of_code(record.number, steps, depth=0)
 
 
 async def read_child_keys(store: Store, record: InstanceRecord, flow: FlowSnapshot) -> Mapping[str, Sequence[str]]:
@@ -166,10 +176,10 @@ class _Composites:
         events = await read_events(self._store, child)
         key = await self._store.read_key(child.number)
         if key is None:
-            return await self._of_code(child.number, read_steps(events), depth=depth + 1)
+            return await self.of_code(child.number, read_steps(events), depth=depth + 1)
         return await self.of(child.number, await read_flow(self._store, child, events), key, depth=depth + 1)
 
-    async def _of_code(self, number: InstanceNumber, steps: Sequence[RecordedStep], *, depth: int) -> str | None:
+    async def of_code(self, number: InstanceNumber, steps: Sequence[RecordedStep], *, depth: int) -> str | None:
         """The derived key of code (K9), containing the keys of its children (K6)."""
         places = {step.number: place for place, step in enumerate(steps) if step.kind == "child"}
         if not places or depth >= MAX_DEPTH:

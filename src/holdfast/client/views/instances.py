@@ -5,7 +5,7 @@
 
 import datetime as dt
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, cast
 
 import msgspec
@@ -16,7 +16,7 @@ from holdfast.core.lifecycle import AttemptState, InstanceState
 from holdfast.core.updates import UpdateState
 from holdfast.payloads.failures import Failure
 from holdfast.storage.large_payloads import MARK, reference_of
-from holdfast.storage.records import AttemptRecord, InstanceRecord
+from holdfast.storage.records import AttemptRecord, InstanceRecord, NoteRow
 
 EPOCH: Final = dt.datetime.fromtimestamp(0, dt.UTC)
 """Replaces a damaged time."""
@@ -89,6 +89,17 @@ def _beginning(data: bytes) -> str:
 WHOLE: Final = Values(is_whole=True)
 
 
+class NoteView(msgspec.Struct, frozen=True, kw_only=True):
+    """A note of an executor about an attempt of an external activity (A7)."""
+
+    value: Any
+    """As it was sent, or an `Excerpt`."""
+    source: str | None
+    sent_at: str | None
+    """By the executor's own clock, as it was given."""
+    inserted_at: dt.datetime
+
+
 class AttemptView(msgspec.Struct, frozen=True, kw_only=True):
     """One attempt of one activity."""
 
@@ -110,6 +121,10 @@ class AttemptView(msgspec.Struct, frozen=True, kw_only=True):
     """The argument of the last `hf.heartbeat`."""
     losses: int = 0
     """Workers that were lost while they ran this activity."""
+    cancel_requested_at: dt.datetime | None = None
+    """When its cancel was requested from outside of the workflow, which still waits for it (A1)."""
+    notes: list[NoteView] = []
+    """The newest notes of its executors, oldest first (A7)."""
     node: str = ""
     """In a flow, the node of the attempt.
 
@@ -197,6 +212,7 @@ class Description(Stateful, frozen=True, kw_only=True):
     workflow: str
     version: str
     execution: int
+    """The execution that is described: the newest, unless another one was asked for."""
     turn: int
     collation_key: str
     waiting_for: list[str]
@@ -208,6 +224,8 @@ class Description(Stateful, frozen=True, kw_only=True):
     """The argument of the last `hf.set_status`."""
     deadline: dt.datetime | None = None
     """The end of its time limit."""
+    start_at: dt.datetime | None = None
+    """The time before which its first turn is not taken, if its start names one."""
     parent: str | None = None
     """The id of the instance that started it."""
     children: dict[InstanceState, int] = {}
@@ -234,6 +252,8 @@ class Description(Stateful, frozen=True, kw_only=True):
     """Rows and columns that cannot be read. `holdfast verify` checks the whole store."""
     obstacles: list[str] = []
     """Work that no live worker can take, a sentence each."""
+    executions: int = 1
+    """The number of its executions: continue-as-new begins another one (G4)."""
 
 
 class Summary(Stateful, frozen=True, kw_only=True):
@@ -254,6 +274,8 @@ class Summary(Stateful, frozen=True, kw_only=True):
     """False once a newer instance has the id."""
     parent: str | None
     """The id of the instance that started it."""
+    start_at: dt.datetime | None = None
+    """The time before which its first turn is not taken, if its start names one."""
 
 
 class HistoryEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -275,7 +297,16 @@ def moment(milliseconds: int | None) -> dt.datetime | None:
         return None
 
 
-def attempt_view(record: AttemptRecord, values: Values) -> AttemptView:
+def note_view(note: NoteRow, values: Values) -> NoteView:
+    return NoteView(
+        value=None if note.payload is None else values.of(note.payload.encode()),
+        source=note.source,
+        sent_at=note.sent_at,
+        inserted_at=moment(note.inserted_at_ms) or EPOCH,
+    )
+
+
+def attempt_view(record: AttemptRecord, values: Values, notes: Iterable[NoteRow] = ()) -> AttemptView:
     return AttemptView(
         activity=record.name,
         number=record.key.activity,
@@ -292,6 +323,8 @@ def attempt_view(record: AttemptRecord, values: Values) -> AttemptView:
         heartbeat_at=moment(record.heartbeat_at_ms),
         details=None if record.details is None else values.of(record.details),
         losses=record.losses,
+        cancel_requested_at=moment(record.cancel_requested_at_ms),
+        notes=[note_view(note, values) for note in notes],
     )
 
 
@@ -328,6 +361,7 @@ def summary(record: InstanceRecord) -> Summary:
         custom_status=None if record.custom_status is None else WHOLE.of(record.custom_status),
         is_current=record.superseded_at_ms is None,
         parent=record.parent_id,
+        start_at=moment(record.start_at_ms),
     )
 
 

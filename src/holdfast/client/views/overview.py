@@ -5,10 +5,11 @@ from typing import Final, cast
 
 import msgspec
 
+from holdfast.compose import capabilities_of, open_contract_of
 from holdfast.core.deadlines import MILLISECONDS
 from holdfast.core.leases import WorkerKey, WorkerState
 from holdfast.runtime.crash_detection import HostIdentity, decode_identity
-from holdfast.storage.contract import Store
+from holdfast.storage.contract import OPEN_CONTRACT, Store
 from holdfast.storage.records import QueueRow, WorkerLoad, WorkerRow
 
 _STATES: Final = frozenset(WorkerState)
@@ -60,6 +61,8 @@ class QueueView(msgspec.Struct, frozen=True, kw_only=True):
     """How long the oldest activity has waited for a worker, in seconds."""
     served_by: list[str]
     """The keys of the live workers that serve it."""
+    external: int = 0
+    """The part of `ready` that waits for an executor outside of workers (C4)."""
 
 
 async def read_workers(store: Store) -> list[WorkerView]:
@@ -79,7 +82,13 @@ async def read_queues(store: Store) -> list[QueueView]:
         if worker.state == WorkerState.ACTIVE and worker.deadline_ms > now_ms:
             for queue in registered_names(worker.queues) or ():
                 servers.setdefault(queue, []).append(worker.key)
-    return [_queue(name, rows.get(name), servers.get(name, []), now_ms) for name in sorted({*rows, *servers})]
+    external: dict[str, int] = {}
+    if OPEN_CONTRACT in capabilities_of(store):
+        external = await open_contract_of(store).count_open_activities()
+    return [
+        _queue(name, rows.get(name), servers.get(name, []), now_ms, external.get(name, 0))
+        for name in sorted({*rows, *servers})
+    ]
 
 
 def registered_names(names: str | None) -> list[str] | None:
@@ -111,7 +120,7 @@ def _worker(row: WorkerRow, load: WorkerLoad | None, now_ms: int) -> WorkerView:
     )
 
 
-def _queue(name: str, row: QueueRow | None, servers: list[WorkerKey], now_ms: int) -> QueueView:
+def _queue(name: str, row: QueueRow | None, servers: list[WorkerKey], now_ms: int, external: int) -> QueueView:
     oldest = row.oldest_at_ms if row else None
     return QueueView(
         name=name,
@@ -120,4 +129,5 @@ def _queue(name: str, row: QueueRow | None, servers: list[WorkerKey], now_ms: in
         running=row.running if row else 0,
         oldest_wait=None if oldest is None else max(0, now_ms - oldest) / MILLISECONDS,
         served_by=list(servers),
+        external=external,
     )

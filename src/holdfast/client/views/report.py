@@ -12,7 +12,16 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from holdfast.client.views.flows import node_attempts, node_waits, read_children, read_composite, read_flow
+from holdfast.authoring.validation import checked_integer
+from holdfast.client.views.flows import (
+    NOT_SCHEDULED,
+    node_attempts,
+    node_waits,
+    read_children,
+    read_code_composite,
+    read_composite,
+    read_flow,
+)
 from holdfast.client.views.instances import (
     DAMAGE,
     EPOCH,
@@ -28,7 +37,8 @@ from holdfast.client.views.instances import (
 )
 from holdfast.client.views.obstacles import read_obstacles
 from holdfast.client.views.steps import StepReport, join_steps, set_aside_views, step_view, waits_for
-from holdfast.core.collation import PADDING
+from holdfast.core.collation import PADDING, padded
+from holdfast.core.flow.definition import decode_definition, first_key
 from holdfast.core.flow.snapshot import FlowSnapshot
 from holdfast.core.history import (
     CancelRequested,
@@ -50,9 +60,17 @@ from holdfast.core.steps import RecordedStep, derived_key, read_steps
 from holdfast.core.updates import REFUSALS, UpdateState
 from holdfast.errors import HoldfastError, StoreError
 from holdfast.payloads.failures import Failure
-from holdfast.storage.contract import Store
+from holdfast.storage.contract import Store, open_contract_tables
 from holdfast.storage.large_payloads import reference_of
-from holdfast.storage.records import AttemptRecord, InboxRow, InstanceRecord, ParentAndChildren, Record, UpdateRow
+from holdfast.storage.records import (
+    AttemptRecord,
+    InboxRow,
+    InstanceRecord,
+    NoteRow,
+    ParentAndChildren,
+    Record,
+    UpdateRow,
+)
 
 MOST_MESSAGES: Final = 100
 """Messages and updates in a report that is not whole."""
@@ -74,6 +92,8 @@ class ExecutionReport:
     """None for code, for a flow before its first turn, and for a flow that cannot be read."""
     steps: Sequence[StepReport]
     damage: Sequence[str] = ()
+    is_newest: bool = True
+    """False for an execution that another one follows (G4)."""
 
     @property
     def recorded(self) -> list[RecordedStep]:
@@ -116,19 +136,24 @@ class InstanceReport:
 
 
 async def read_report(
-    store: Store, found: InstanceRecord, *, is_whole: bool = False, with_outputs: bool = False
+    store: Store,
+    found: InstanceRecord,
+    *,
+    is_whole: bool = False,
+    with_outputs: bool = False,
+    number: int | None = None,
 ) -> InstanceReport:
-    """Reads everything about one instance.
+    """Reads everything about one instance, in its newest execution or in the execution `number`.
 
     `is_whole`: values are not cut and large payloads are read. `with_outputs`: the large outputs of nodes are read.
     """
-    execution = await read_execution(store, found)
+    execution = await read_execution(store, found, number, most_notes=MOST_WHOLE if is_whole else MOST_MESSAGES)
     record = execution.record
     damage = [*execution.damage]
     messages = await _read_messages(store, execution, is_whole=is_whole)
     values = messages.values
     key, composite = await _read_keys(store, execution, damage)
-    outcome = await _read_outcome(store, record, damage)
+    outcome = await _read_outcome(store, record, damage) if execution.is_newest else None
     state_values = await store.read_state_values(record.number)
     deadline = await store.read_deadline(record.number)
     relatives = await store.read_relatives(record.number)
@@ -141,43 +166,49 @@ async def read_report(
         turn=record.turn,
         collation_key=key,
         composite_key=composite,
-        waiting_for=_waits(execution) if record.closed_at_ms is None else [],
+        waiting_for=_waits(execution) if record.closed_at_ms is None and execution.is_newest else [],
         attempts=_attempt_views(execution, values),
         blocked=record.blocked,
         created_at=moment(record.created_at_ms) or EPOCH,
         closed_at=moment(record.closed_at_ms),
         custom_status=values.of(state_values[""]) if "" in state_values else None,
         deadline=None if deadline is None else moment(deadline.at_ms),
+        start_at=moment(record.start_at_ms),
         parent=None if relatives.parent is None else relatives.parent.id,
         children=relatives.children,
         set_aside=[event for number, events in messages.set_aside for event in set_aside_views(number, events, values)],
-        input=values.of_input(record.input),
+        input=_input_of(execution, values),
         steps=[step_view(step, values) for step in execution.recorded],
         state_values={str(name): values.of(value) for name, value in state_values.items() if name},
-        mailbox=messages.mailbox(execution.recorded),
+        mailbox=messages.mailbox(execution.recorded) if execution.is_newest else [],
         updates=messages.update_views(execution.events),
         losses=record.losses,
         damage=damage,
-        obstacles=await read_obstacles(store, record, execution.attempts),
+        obstacles=await read_obstacles(store, record, execution.attempts) if execution.is_newest else [],
+        executions=found.execution,
     )
-    return InstanceReport(
-        execution,
-        described,
-        values,
-        await _read_node_values(store, execution, with_outputs=with_outputs or is_whole),
-        outcome,
-        0 if record.superseded_at_ms is not None else await store.count_earlier(record.id),
-        relatives,
-        store.now_ms(),
-    )
+    node_values = await _read_node_values(store, execution, with_outputs=with_outputs or is_whole)
+    earlier = 0 if record.superseded_at_ms is not None else await store.count_earlier(record.id)
+    return InstanceReport(execution, described, values, node_values, outcome, earlier, relatives, store.now_ms())
 
 
-async def read_execution(store: Store, found: InstanceRecord) -> ExecutionReport:
-    """Reads the history and the attempts of the current execution, and its children."""
+async def read_execution(
+    store: Store, found: InstanceRecord, number: int | None = None, *, most_notes: int = 0
+) -> ExecutionReport:
+    """Reads the history, the attempts and the children of the newest execution, or of the execution `number`.
+
+    `most_notes` is the number of notes of executors that are read (A7).
+    """
+    if number is not None:
+        checked_integer(number, f"the execution of {found.id!r}", least=1, most=found.execution)
     record, damage = repaired(found)
+    is_newest = number is None or number == record.execution
+    turns = await store.read_history(record.number, record.execution if number is None else number)
+    if number is not None and not is_newest:
+        record = msgspec.structs.replace(record, execution=number, turn=len(turns))
     attempts = [repaired(attempt)[0] for attempt in await store.read_attempts(record.number, record.execution)]
     events: list[HistoryEvent] = []
-    for row in await store.read_history(record.number, record.execution):
+    for row in turns:
         try:
             events += decode_events(row.events)
         except DAMAGE as error:
@@ -189,8 +220,12 @@ async def read_execution(store: Store, found: InstanceRecord) -> ExecutionReport
         damage.append(f"its flow cannot be read: {str(error)[:LONGEST_EXCERPT]}")
     recorded = read_steps(events) if flow is None else flow.steps
     children = await read_children(store, record.number, recorded)
-    steps = join_steps(recorded, attempts, children, is_closed=record.closed_at_ms is not None)
-    return ExecutionReport(record, attempts, events, flow, steps, damage)
+    is_closed = record.closed_at_ms is not None or not is_newest
+    notes: list[NoteRow] = []
+    if most_notes and (tables := open_contract_tables(store)) is not None:
+        notes = await tables.read_notes(record.number, record.execution, limit=most_notes)
+    steps = join_steps(recorded, attempts, children, is_closed=is_closed, notes=notes)
+    return ExecutionReport(record, attempts, events, flow, steps, damage, is_newest)
 
 
 # ---------------------------------------------------------------- damaged rows
@@ -358,27 +393,54 @@ def _answer(row: UpdateRow) -> Payload | None:
 def _waits(execution: ExecutionReport) -> list[str]:
     if execution.flow is not None:
         return node_waits(execution.flow)
+    record = execution.record
+    if record.state is InstanceState.REQUESTED and (start_at := moment(record.start_at_ms)) is not None:
+        return [f"its start at {start_at:%Y-%m-%d %H:%M:%S} UTC"]
     return [waits_for(step) for step in execution.recorded if step.is_open]
 
 
+def _input_of(execution: ExecutionReport, values: Values) -> Any:
+    """The arguments of the execution. The row of the instance has those of the newest one."""
+    started = next(iter(execution.events), None)
+    if not execution.is_newest and isinstance(started, Started):
+        return values.of_payload(started.input)
+    return values.of_input(execution.record.input)
+
+
 def _attempt_views(execution: ExecutionReport, values: Values) -> list[AttemptView]:
+    noted = {key: several for step in execution.steps for key, several in step.notes.items()}
     if execution.flow is not None:
-        return node_attempts(execution.flow, execution.record, execution.attempts, values)
-    return [attempt_view(attempt, values) for attempt in execution.attempts]
+        views = node_attempts(execution.flow, execution.record, execution.attempts, values, noted)
+        return views if execution.is_newest else [view for view in views if view.number != NOT_SCHEDULED]
+    return [attempt_view(attempt, values, noted.get(attempt.key, ())) for attempt in execution.attempts]
 
 
 async def _read_keys(store: Store, execution: ExecutionReport, damage: list[str]) -> tuple[str, str | None]:
-    """The key and the composite: stored for a flow, derived for code (K9)."""
-    stored = await store.read_key(execution.record.number)
-    if execution.flow is None and stored is None:
-        key = derived_key(execution.recorded)
-        return key, key
-    key = stored or ""
+    """The key and the composite: stored for a flow, derived for code and for earlier executions (K1, K6, K9)."""
+    record = execution.record
+    stored = await store.read_key(record.number)
+    if execution.flow is not None and not execution.is_newest:
+        stored = padded(execution.flow.key)
+    elif stored is None and not execution.events:
+        stored = await _first_key(store, record)
+    key = derived_key(execution.recorded) if stored is None else stored
     try:
-        return key, await read_composite(store, execution.record, execution.flow, key)
+        if stored is None:
+            return key, await read_code_composite(store, record, execution.recorded)
+        return key, await read_composite(store, record, execution.flow, key)
     except StoreError as error:  # a child is damaged
         damage.append(str(error))
         return key, key.rstrip(PADDING)
+
+
+async def _first_key(store: Store, record: InstanceRecord) -> str | None:
+    """K1: the key of a flow that was started by name and has had no turn, by the version that was saved last."""
+    tables = open_contract_tables(store)
+    definition = None if tables is None or record.execution > 1 else await tables.newest_flow(record.workflow)
+    try:
+        return None if definition is None else first_key(decode_definition(definition))
+    except (HoldfastError, *DAMAGE):
+        return None  # `holdfast verify` reports it
 
 
 async def _read_outcome(store: Store, record: InstanceRecord, damage: list[str]) -> bytes | None:
@@ -398,7 +460,9 @@ async def _read_node_values(store: Store, execution: ExecutionReport, *, with_ou
     if execution.flow is None:
         return Values(is_whole=True)
     nodes = execution.flow.nodes.values()
-    payloads = [node.failure for node in nodes] + [node.output for node in nodes if with_outputs]
+    payloads = [node.failure for node in nodes]
+    if with_outputs:
+        payloads += [payload for node in nodes for payload in (node.output, node.held)]
     references = {payload.reference for payload in payloads if payload is not None} - {""}
     found = await store.read_payloads(execution.record.number, references) if references else {}
     return Values(found, is_whole=True)

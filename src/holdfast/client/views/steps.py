@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
@@ -15,7 +15,7 @@ from holdfast.core.history import HistoryEvent, pairs_set_aside
 from holdfast.core.lifecycle import AttemptState
 from holdfast.core.steps import ERRORED, RecordedStep
 from holdfast.payloads.failures import Failure
-from holdfast.storage.records import AttemptRecord, InstanceRecord
+from holdfast.storage.records import AttemptKey, AttemptRecord, InstanceRecord, NoteRow
 
 
 class StepState(StrEnum):
@@ -50,6 +50,8 @@ class StepReport:
     attempts: Sequence[AttemptRecord] = ()
     """Of an activity, oldest first."""
     child: InstanceRecord | None = None
+    notes: Mapping[AttemptKey, Sequence[NoteRow]] = field(default_factory=dict[AttemptKey, Sequence[NoteRow]])
+    """Of its attempts that have any (A7)."""
 
     @property
     def title(self) -> str:
@@ -82,16 +84,22 @@ def join_steps(
     children: Mapping[int, InstanceRecord] | None = None,
     *,
     is_closed: bool = False,
+    notes: Iterable[NoteRow] = (),
 ) -> list[StepReport]:
     """The steps in their order, each with its attempts or its child (by the number of the step)."""
     by_activity: dict[int, list[AttemptRecord]] = {}
     for attempt in attempts:
         by_activity.setdefault(attempt.key.activity, []).append(attempt)
+    by_attempt: dict[AttemptKey, list[NoteRow]] = {}
+    for note in notes:
+        by_attempt.setdefault(note.key, []).append(note)
     reports: list[StepReport] = []
     for step in recorded:
         state = _state(step)
         if step.kind == "activity":
-            reports.append(StepReport(step, state, by_activity.get(step.number, ())))
+            tries = by_activity.get(step.number, ())
+            noted = {attempt.key: by_attempt[attempt.key] for attempt in tries if attempt.key in by_attempt}
+            reports.append(StepReport(step, state, tries, notes=noted))
             continue
         child = (children or {}).get(step.number) if step.kind == "child" else None
         if step.kind == "child" and child is None and state is StepState.OPEN and is_closed:

@@ -17,6 +17,7 @@ from typing import Any, Final, TypeAlias, TypeGuard
 
 import msgspec
 
+from holdfast.core.admission import EventPolicy
 from holdfast.core.collation import Digit, padded
 from holdfast.core.deadlines import LONGEST_DAYS, LONGEST_SECONDS
 from holdfast.core.flow.graph import Graph, GraphEdge, Join
@@ -32,6 +33,7 @@ class FailurePolicy(StrEnum):
 Template: TypeAlias = object
 Span: TypeAlias = int | str
 HASH_DIGITS: Final = 32
+_RESPONSES: Final = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*)\s*\.\s*responses\s*")
 MOST_NODES: Final = 1_000
 DEFAULT_CYCLE_LIMIT: Final = 1_000
 """K8: how often a cycle restarts before its node fails."""
@@ -60,10 +62,25 @@ class RunRules(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
 
 
 class Each(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Once for each item of a list, `limit` of them at a time (None: all at once), with the results in order."""
+    """Once for each item of a list, `limit` of them at a time (None: all at once), with the results in order.
+
+    ``NODE.responses`` as `items` stands for the responses of a stream: each is an item as soon as it arrives (K10).
+    """
 
     items: str
     limit: int | None = None
+
+    @property
+    def stream(self) -> str:
+        """The node whose responses are the items; empty if the items are a list."""
+        found = _RESPONSES.fullmatch(self.items)
+        return "" if found is None else found[1]
+
+
+class Hold(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The node is held after it has run, until it is released or `timeout` has passed (K11)."""
+
+    timeout: Span | None = None
 
 
 class Action(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, tag_field="kind"):
@@ -157,6 +174,15 @@ class Node(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
     when: str = ""
     line: int = 0
     """The line in YAML, for messages. It is not part of the hash."""
+    hold: Hold | None = None
+    """None: the nodes after it start when it completes."""
+
+    @property
+    def stream(self) -> str:
+        """The node whose responses are its items; empty if it has no such items."""
+        action = self.action
+        each = action.each if isinstance(action, RunAction | ChildAction) else None
+        return "" if each is None else each.stream
 
 
 class FlowDefinition(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, dict=True):
@@ -169,6 +195,8 @@ class FlowDefinition(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unk
     """The fields that the flow takes, each with the name of its JSON type."""
     policy: FailurePolicy = FailurePolicy.DRAIN
     output: Template = None
+    event_policy: EventPolicy = EventPolicy.MAILBOX
+    """Whether events for which no node waits are kept or dropped (G6)."""
 
 
 _encoder: Final = msgspec.json.Encoder(order="deterministic")
@@ -205,12 +233,20 @@ def graph_of(definition: FlowDefinition) -> Graph:
     """The graph of a definition, checked."""
     trigger = next(node.id for node in definition.nodes if isinstance(node.action, TriggerAction))
     edges = (
-        GraphEdge(after.source, node.id, after.catch, bool(after.when), after.otherwise)
+        GraphEdge(
+            after.source,
+            node.id,
+            after.catch,
+            bool(after.when),
+            after.otherwise,
+            carries_responses=after.catch is None and after.source == node.stream,
+        )
         for node in definition.nodes
         for after in node.after
     )
     guarded = (node.id for node in definition.nodes if node.when)
-    return Graph.of(trigger, {node.id: node.join for node in definition.nodes}, edges, guarded)
+    held = (node.id for node in definition.nodes if node.hold is not None)
+    return Graph.of(trigger, {node.id: node.join for node in definition.nodes}, edges, guarded, held)
 
 
 def is_list(value: object) -> TypeGuard[list[Any]]:

@@ -24,6 +24,7 @@ class GraphEdge:
     """An edge from one activity to another. With `catches` it is an error edge, for these names of error types.
 
     `otherwise`: the default branch, taken if the source completed and no edge of it with a condition was taken.
+    `carries_responses`: taken at the first response of the source, before the source has completed (K10).
     """
 
     source: str
@@ -31,6 +32,7 @@ class GraphEdge:
     catches: tuple[str, ...] | None = None
     has_condition: bool = False
     otherwise: bool = False
+    carries_responses: bool = False
 
     is_plain: bool = field(init=False, compare=False, repr=False)
     """Taken whenever its source completed."""
@@ -57,12 +59,21 @@ class Graph:
     """The number of edges to each activity."""
     guarded: frozenset[str] = frozenset()
     """The activities with a condition of their own, evaluated when their join is satisfied."""
+    held: frozenset[str] = frozenset()
+    """The activities that are held after they have run (K11)."""
+    consumers: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    """By the activity whose responses they take: the activities that run once for each response (K10)."""
     _reach: dict[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]], compare=False, repr=False)
     """Results of `reachable`."""
 
     @classmethod
     def of(
-        cls, trigger: str, joins: Mapping[str, Join | str], edges: Iterable[GraphEdge], guarded: Iterable[str] = ()
+        cls,
+        trigger: str,
+        joins: Mapping[str, Join | str],
+        edges: Iterable[GraphEdge],
+        guarded: Iterable[str] = (),
+        held: Iterable[str] = (),
     ) -> "Graph":
         """Check the edges and index them. A cycle or an unknown name is refused."""
         every_edge = tuple(edges)
@@ -70,6 +81,7 @@ class Graph:
         outgoing: dict[str, list[int]] = {activity: [] for activity in joins}
         if trigger not in joins:
             raise UnknownActivity(f"the trigger {trigger!r} is not among the activities")
+        consumers: dict[str, tuple[str, ...]] = {}
         seen: set[tuple[str, str, bool]] = set()
         for at, edge in enumerate(every_edge):
             for end in (edge.source, edge.target):
@@ -83,6 +95,8 @@ class Graph:
             seen.add(mark)
             incoming[edge.target].append(at)
             outgoing[edge.source].append(at)
+            if edge.carries_responses:
+                consumers[edge.source] = (*consumers.get(edge.source, ()), edge.target)
         graph = cls(
             trigger,
             {activity: parse_enum(Join, join, "join") for activity, join in joins.items()},
@@ -91,6 +105,8 @@ class Graph:
             {activity: tuple(several) for activity, several in outgoing.items()},
             {activity: len(several) for activity, several in incoming.items()},
             frozenset(guarded),
+            frozenset(held),
+            consumers,
         )
         graph._refuse_cycles_and_strays()
         return graph

@@ -64,7 +64,7 @@ class Completed:
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """The wait received its event (5 -> 4)."""
+    """The wait received its event, or a held node was released (5 -> 4)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class Errored:
 
 @dataclass(frozen=True, slots=True)
 class TimedOut:
-    """The wait timed out (5 -> 7)."""
+    """The wait, or the hold of a node, timed out or failed (5 -> 7)."""
 
     error_types: tuple[str, ...] = TIMED_OUT_TYPES
 
@@ -375,8 +375,20 @@ class FlowScheduler:
         return self._follow(self.graph.trigger, Completed(), conditions)
 
     def pause(self, activity: str) -> None:
-        """A node that has started waits for an event or a timer (8 -> 5)."""
+        """A node that has started waits for an event or a timer, or has run and is held (8 -> 5)."""
         self.move(activity, Move.PAUSE)
+
+    def respond(self, activity: str, *, conditions: Conditions = ALWAYS) -> Settlement:
+        """K10: a started activity has sent a response. The nodes that run once for each response may start."""
+        if self.digit(activity) is not Digit.STARTED:
+            raise IllegalMove(f"{activity!r} is {MEANING[self.digit(activity)]}, so it cannot send a response")
+        targets: list[str] = []
+        for at in self.graph.outgoing[activity]:
+            edge = self.graph.edges[at]
+            if edge.carries_responses and self._edges.states[at] is _UNDECIDED:
+                self._edges.decide(at, _TAKEN)
+                targets.append(edge.target)
+        return self._settle(targets, conditions)
 
     def finish(
         self,
@@ -565,10 +577,15 @@ class FlowScheduler:
                         chosen = True
                 if state is _TAKEN and edge.is_error_edge:
                     self.failures.offer(activity, edge.target)
+            elif edge.carries_responses and self._has_begun(edge.target):
+                continue  # K10: a response has entered the target, which fails on its own
             self._edges.decide(at, state)
         for at in defaults:
             self._edges.decide(at, _DEAD if chosen else _TAKEN)
         return targets
+
+    def _has_begun(self, activity: str) -> bool:
+        return self._digits[self._positions[activity]] not in (_PENDING, _SKIPPED)
 
     def _settle(self, candidates: list[str], conditions: Conditions) -> Settlement:
         """Start or skip the candidates and the nodes behind skipped ones. Each node moves once."""

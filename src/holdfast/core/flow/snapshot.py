@@ -6,6 +6,7 @@ It is built from the history alone; nothing is decided or evaluated. Views, draw
 from collections.abc import Iterable, Mapping
 
 from holdfast.core import history as ev
+from holdfast.core.collation import Digit
 from holdfast.core.flow.definition import FlowDefinition, Node, graph_of, nodes_by_id
 from holdfast.core.flow.graph import Graph
 from holdfast.core.flow.state import NO_ITEM, FlowState, NodePlace, replay_event
@@ -16,7 +17,19 @@ from holdfast.core.steps import RecordedStep, read_steps
 class NodeSnapshot:
     """One node. `steps` are its activities, timers, waits and children, of all rounds, in their order."""
 
-    __slots__ = ("caught", "count", "digit", "dimension", "failure", "node", "output", "own_events", "rounds", "steps")
+    __slots__ = (
+        "caught",
+        "count",
+        "digit",
+        "dimension",
+        "failure",
+        "held",
+        "node",
+        "output",
+        "own_events",
+        "rounds",
+        "steps",
+    )
 
     def __init__(self, node: Node, state: FlowState) -> None:
         self.node = node
@@ -27,13 +40,15 @@ class NodeSnapshot:
         self.caught = node.id in failures.caught or node.id in failures.offered
         """Whether its failure was caught, or still can be."""
         self.output = state.outputs.get(node.id)
+        self.held = state.held.get(node.id) if self.digit is Digit.PAUSED else None
+        """The output of a node that has run and is held (K11)."""
         self.failure = state.errors.get(node.id) if state.has_failed(node.id) else None
         self.count: int | None = None
-        """The number of items of a fan-out that has started."""
+        """The number of items of a fan-out that has started; of responses, those that have arrived."""
         self.rounds = state.rounds.get(node.id, 0)
         """How often a cycle restarted."""
         self.own_events: frozenset[type[HistoryEvent]] = frozenset()
-        """The types of its own events in this round: completed, failed, fan-out started."""
+        """The types of its own events in this round: completed, failed, released, fan-out started."""
         self.steps: list[RecordedStep] = []
 
     @property
@@ -57,8 +72,9 @@ class FlowSnapshot:
             if isinstance(event, ev.CycleRestarted):
                 for behind in graph.reachable(event.target):
                     own_events[behind].clear()
-            elif isinstance(event, ev.FanOutStarted | ev.NodeCompleted | ev.NodeFailed):
-                own_events[event.node][type(event)] = event
+            elif isinstance(event, ev.FanOutStarted | ev.NodeCompleted | ev.NodeFailed | ev.NodeReleased):
+                if not isinstance(event, ev.NodeCompleted) or event.item == NO_ITEM:
+                    own_events[event.node][type(event)] = event
             elif (found := _begun(event)) is not None:
                 kind, number, place = found
                 places[kind, number] = (place.node, place.item, state.dimension(place))
@@ -69,7 +85,7 @@ class FlowSnapshot:
         for name, own in own_events.items():
             self.nodes[name].own_events = frozenset(own)
             if isinstance(began := own.get(ev.FanOutStarted), ev.FanOutStarted):
-                self.nodes[name].count = began.count
+                self.nodes[name].count = len(state.responses[began.stream].values) if began.stream else began.count
         self.steps = read_steps(events)
         for step in self.steps:
             step.node, step.item, step.dimension = places[step.kind, step.number]

@@ -41,17 +41,52 @@ EventHandler: TypeAlias = Callable[["FlowState", Never], "NodePlace | None"]
 """Applies one type of event. Returns the node that waits for it."""
 
 
+class ResponseStream:
+    """The values that one call of an activity has yielded to the flow (L15, K10)."""
+
+    __slots__ = ("attempt", "is_closed", "is_resumable", "received", "values")
+
+    def __init__(self, *, is_resumable: bool) -> None:
+        self.is_resumable = is_resumable
+        self.attempt = 1
+        """The attempt that sent the newest value."""
+        self.values: list[Payload] = []
+        """In order. A stream that restarts begins a new list."""
+        self.received = 0
+        """How many values have arrived, those of lost attempts included."""
+        self.is_closed = False
+
+    def begin_attempt(self, attempt: int) -> int:
+        """Begin the values of an attempt. The number of earlier values that it yields again and that are dropped."""
+        if attempt == self.attempt:
+            return 0
+        self.attempt = attempt
+        lost = 0 if self.is_resumable else len(self.values)
+        if lost:
+            self.values = []
+        return lost
+
+
 class FanOut:
-    """A node that runs once for each item of a list."""
+    """A node that runs once for each item of a list, or for each response of a stream."""
 
-    __slots__ = ("begun", "count", "items", "results")
+    __slots__ = ("begun", "count", "is_restarted", "items", "responses", "results")
 
-    def __init__(self, count: int, items: Payload | None = None) -> None:
-        self.count = count
+    def __init__(self, count: int, items: Payload | None = None, responses: ResponseStream | None = None) -> None:
+        self.count = count if responses is None else len(responses.values)
+        """The number of items; of a stream that is not closed, those that have arrived."""
         self.items = items
         """The list, if not all of its items started at once."""
+        self.responses = responses
         self.begun = 0
         self.results: dict[int, Payload] = {}
+        self.is_restarted = False
+        """Whether items began for responses that the stream sends again."""
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether there are no further items, and each has its result."""
+        return len(self.results) >= self.count and (self.responses is None or self.responses.is_closed)
 
 
 class FlowState:
@@ -62,18 +97,22 @@ class FlowState:
         "activities",
         "cancel_reason",
         "children",
+        "closed_stream",
         "errors",
         "fan_outs",
+        "held",
         "is_overdue",
         "next_activity",
         "next_child",
         "next_timer",
         "next_wait",
         "outputs",
+        "responses",
         "rounds",
         "scheduler",
         "sent",
         "started",
+        "streams",
         "targets",
         "timers",
         "unclear",
@@ -85,10 +124,18 @@ class FlowState:
         self.started: ev.Started | None = None
         self.outputs: dict[str, Payload] = {}
         """By node. In a cycle the latest, which is that of the nearest dimension (K8)."""
+        self.held: dict[str, Payload] = {}
+        """The outputs of nodes that have run and are held (K11). No expression reads them."""
         self.errors: dict[str, Payload] = {}
         self._failed_in: dict[str, int] = {}
         """The round in which each of these nodes failed."""
         self.activities: dict[int, NodePlace] = {}
+        self.streams: dict[int, ResponseStream] = {}
+        """By the number of the activity: the open streams."""
+        self.closed_stream: ResponseStream | None = None
+        """The stream that closed last. The run joins its values and records them as the output of the node."""
+        self.responses: dict[str, ResponseStream] = {}
+        """By node: the latest stream of each node whose responses are the items of another (K10)."""
         self.timers: dict[int, str] = {}
         self.waits: dict[str, deque[tuple[int, str]]] = {}
         """By the name of the event: the waits for it, the oldest first (G6)."""
@@ -120,20 +167,37 @@ class FlowState:
         handler = _APPLY.get(type(event))
         return None if handler is None else handler(self, cast("Never", event))  # of this type, by the table
 
-    def scheduled(self, activity: int, place: NodePlace) -> None:
+    def scheduled(self, activity: int, place: NodePlace, stream: str = "") -> None:
         """An activity was called for a node, or for an item of it."""
         self.next_activity = activity + 1
         self.activities[activity] = place
         if place.item != NO_ITEM:
             self.fan_outs[place.node].begun = place.item + 1
+        if stream:
+            opened = self.streams[activity] = ResponseStream(is_resumable=stream == ev.STREAM_RESUMES)
+            if place.item == NO_ITEM and place.node in self.scheduler.graph.consumers:
+                self.responses[place.node] = opened
 
     def completed(self, place: NodePlace, output: Payload) -> None:
         """Record the result of a node, or of an item of it."""
-        if place.item == NO_ITEM:
+        if place.item != NO_ITEM:
+            self.fan_outs[place.node].results[place.item] = output
+        elif place.node in self.scheduler.graph.held:
+            self.held[place.node] = output
+        else:
             self.outputs[place.node] = output
             self.errors.pop(place.node, None)
-        else:
-            self.fan_outs[place.node].results[place.item] = output
+
+    def begin_attempt(self, stream: ResponseStream, attempt: int) -> None:
+        """A response of this attempt arrived. Responses of an earlier attempt may be dropped (K10)."""
+        if stream.begin_attempt(attempt):
+            for fan_out in self.consumers_of(stream):
+                fan_out.is_restarted = fan_out.begun > 0
+                fan_out.count = 0
+
+    def consumers_of(self, stream: ResponseStream) -> list[FanOut]:
+        """The running fan-outs over the responses of a stream."""
+        return [fan_out for fan_out in self.fan_outs.values() if fan_out.responses is stream]
 
     def failed(self, node: str, failure: Payload) -> None:
         """Record the failure of a node, or of an item of it, which fails the node."""
@@ -141,6 +205,7 @@ class FlowState:
         self.errors[node] = failure
         self._failed_in[node] = self.scheduler.rounds.get(node, 0)
         self.outputs.pop(node, None)
+        self.held.pop(node, None)
         self.fan_outs.pop(node, None)
 
     def has_failed(self, node: str) -> bool:
@@ -165,25 +230,45 @@ def _started(state: FlowState, event: ev.Started) -> None:
 
 
 def _scheduled(state: FlowState, event: ev.ActivityScheduled) -> None:
-    state.scheduled(event.activity, NodePlace(event.node, event.item))
+    state.scheduled(event.activity, NodePlace(event.node, event.item), event.stream)
 
 
 def _activity_completed(state: FlowState, event: ev.ActivityCompleted) -> NodePlace | None:
     place = state.activities.pop(event.activity, None)
-    if place is not None:
+    if place is None:
+        return None
+    if state.streams and (stream := state.streams.pop(event.activity, None)) is not None:
+        state.begin_attempt(stream, event.attempt)
+        stream.is_closed = True
+        state.closed_stream = stream
+    else:
         state.completed(place, event.result)
     return place
 
 
+def _yielded(state: FlowState, event: ev.ActivityYielded) -> NodePlace | None:
+    stream = state.streams.get(event.activity)
+    if stream is None:
+        return None
+    state.begin_attempt(stream, event.attempt)
+    stream.values.extend(event.values)
+    stream.received += len(event.numbers)
+    for fan_out in state.consumers_of(stream):
+        fan_out.count = len(stream.values)
+    return state.activities[event.activity]
+
+
 def _activity_failed(state: FlowState, event: ev.ActivityFailed) -> NodePlace | None:
     place = state.activities.pop(event.activity, None)
+    state.streams.pop(event.activity, None)
     if place is not None:
         state.failed(place.node, event.failure)
     return place
 
 
-def _activity_abandoned(state: FlowState, event: ev.ActivityCancelled) -> None:
+def _activity_abandoned(state: FlowState, event: ev.ActivityAbandoned) -> None:
     state.activities.pop(event.activity, None)
+    state.streams.pop(event.activity, None)
 
 
 def _timer_started(state: FlowState, event: ev.TimerStarted) -> None:
@@ -272,12 +357,20 @@ def _child_ended(state: FlowState, event: ev.ChildEnd) -> NodePlace | None:
 
 
 def _fan_out_began(state: FlowState, event: ev.FanOutStarted) -> None:
-    state.fan_outs[event.node] = FanOut(event.count, event.items)
+    responses = state.responses[event.stream] if event.stream else None
+    state.fan_outs[event.node] = FanOut(event.count, event.items, responses)
 
 
 def _node_completed(state: FlowState, event: ev.NodeCompleted) -> None:
-    state.fan_outs.pop(event.node, None)
-    state.completed(NodePlace(event.node), event.output)
+    if event.item == NO_ITEM:
+        state.fan_outs.pop(event.node, None)
+    state.completed(NodePlace(event.node, event.item), event.output)
+
+
+def _node_released(state: FlowState, event: ev.NodeReleased) -> None:
+    output = state.held.pop(event.node)
+    state.outputs[event.node] = output if event.output is None else event.output
+    state.errors.pop(event.node, None)
 
 
 def _node_failed(state: FlowState, event: ev.NodeFailed) -> None:
@@ -315,8 +408,9 @@ _APPLY: Final[dict[type[HistoryEventBase], EventHandler]] = {
     ev.Started: _started,
     ev.ActivityScheduled: _scheduled,
     ev.ActivityCompleted: _activity_completed,
+    ev.ActivityYielded: _yielded,
     ev.ActivityFailed: _activity_failed,
-    ev.ActivityCancelled: _activity_abandoned,
+    ev.ActivityAbandoned: _activity_abandoned,
     ev.TimerStarted: _timer_started,
     ev.TimerFired: _timer_fired,
     ev.TimerCancelled: _timer_cancelled,
@@ -332,6 +426,7 @@ _APPLY: Final[dict[type[HistoryEventBase], EventHandler]] = {
     ev.ChildRefused: _child_ended,
     ev.FanOutStarted: _fan_out_began,
     ev.NodeCompleted: _node_completed,
+    ev.NodeReleased: _node_released,
     ev.NodeFailed: _node_failed,
     ev.CycleRestarted: _cycle_restarted,
     ev.FlowAdvanced: _advanced,

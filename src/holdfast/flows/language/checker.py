@@ -20,6 +20,7 @@ from holdfast.core.flow.definition import (
     ChildAction,
     CycleAction,
     FlowDefinition,
+    InterruptAction,
     Node,
     RunAction,
     Template,
@@ -86,6 +87,8 @@ class KnownNames:
     has_module: Callable[[str], bool] | None = None
     signatures: Mapping[str, Signature] = field(default_factory=dict[str, Signature])
     """The parameters of the activities, as far as they are known."""
+    without_stream: Collection[str] = frozenset()
+    """The names of activities that are known to yield no values."""
 
 
 def check_into(
@@ -105,6 +108,8 @@ def check_into(
     ancestry = Ancestry.of(checker.nodes)
     checker.check_acyclic(ancestry)
     checker.check_cycle_nodes(ancestry)
+    checker.check_streams()
+    checker.check_holds()
     check_expressions(
         problems, definition, nodes=checker.nodes, ancestry=ancestry, places=places, unreadable=unreadable
     )
@@ -219,6 +224,45 @@ class _Checker:
             elif not ancestry.tangled & {node.id, target.id} and not ancestry.is_before(target.id, node.id):
                 self.add(node.id, "cycle", f"it cannot go back to {target.id}, which does not come before it")
 
+    def check_streams(self) -> None:
+        """K10: the responses of a node that runs one activity are the items of a node that comes after it."""
+        for node in self.definition.nodes:
+            if node.stream and node.id not in self.unreadable and (reason := self._stream_problem(node)):
+                suggestion = "" if node.stream in self.ids else self.problems.closest(node.stream, self.ids)
+                self.add(node.id, "each", f"each: {reason}", suggestion=suggestion)
+
+    def _stream_problem(self, node: Node) -> str:
+        """The reason why a node cannot run for the responses of another, or an empty string."""
+        source = self.nodes.get(node.stream)
+        if source is None:
+            return "" if node.stream in self.ids else f"there is no activity {quoted(node.stream)}"
+        if not isinstance(source.action, RunAction):
+            return "" if source.id in self.unreadable else f"{source.id} runs no activity, so it has no responses"
+        if source.action.each is not None:
+            return f"{source.id} runs once for each item and has no responses; its output has the values of each item"
+        if source.hold is not None:
+            return f"{source.id} has a hold, so its responses cannot be read before its release; use {source.id}.output"
+        edges = [edge for edge in node.after if edge.source == source.id and edge.catch is None]
+        if not edges:
+            return f"it must come after {source.id}, whose responses are its items"
+        if any(edge.when or edge.otherwise for edge in edges):
+            return f"the edge from {source.id} has a condition, which is decided after the responses have arrived"
+        if node.join is Join.ANY and len(node.after) > 1:
+            return f"join: any could start it without {source.id}; use join: all"
+        return ""
+
+    def check_holds(self) -> None:
+        for node in self.definition.nodes:
+            if node.hold is None or node.id in self.unreadable:
+                continue
+            if isinstance(node.action, TriggerAction):
+                message = "it is the trigger, which does nothing that could be held; hold a node after it"
+                self.add(node.id, "hold", message)
+            elif isinstance(node.action, InterruptAction) and not node.action.target:
+                line = self.places.get((node.id, ""), 0)
+                message = "hold has no effect here: the instance ends when this node runs"
+                self.problems.warn(line, message, node=node.id)
+
     def check_known(self, known: KnownNames) -> None:
         for node in self.definition.nodes:
             if node.id not in self.unreadable:
@@ -260,6 +304,12 @@ class _Checker:
                     )
             case _:
                 pass
+        source = self.nodes.get(node.stream)
+        if source is not None and isinstance(source.action, RunAction):
+            name = source.action.activity
+            if name in known.without_stream:
+                message = f"each: {source.id} has no responses, because {quoted(name)} yields no values"
+                self.add(node.id, "each", message)
 
     def _check_arguments(self, node: str, run: RunAction, signature: Signature) -> None:
         for mismatch in argument_mismatches(run.activity, signature, run.input):
@@ -272,7 +322,12 @@ def names_in_modules(modules: Iterable[ModuleType], activities: Iterable[AnyActi
     found = [cast("Activity[..., Any]", one) for one in activities]
     found += [cast("Activity[..., Any]", value) for value in _values(modules) if isinstance(value, Activity)]
     names = frozenset(name for one in found for name in _names_of(one))
-    return KnownNames(activities=names, signatures=_signatures(found))
+    meanings = _meanings(found)
+    return KnownNames(
+        activities=names,
+        signatures={name: signature(one.fn) for name, one in meanings.items()},
+        without_stream=frozenset(name for name, one in meanings.items() if not one.yields),
+    )
 
 
 def workflows_in(modules: Iterable[ModuleType]) -> frozenset[str]:
@@ -293,15 +348,15 @@ def _names_of(activity: Activity[..., Any]) -> Iterable[str]:
         yield ".".join(parts[place:])
 
 
-def _signatures(activities: Iterable[Activity[..., Any]]) -> Mapping[str, Signature]:
-    """The parameters of each name that means one activity. The name of an activity precedes that of a function."""
+def _meanings(activities: Iterable[Activity[..., Any]]) -> Mapping[str, Activity[..., Any]]:
+    """The activity of each name that means one. The name of an activity precedes that of a function."""
     by_name: dict[str, dict[int, Activity[..., Any]]] = {}
     for one in activities:
         for name in _names_of(one):
             by_name.setdefault(name, {})[id(one)] = one
-    found: dict[str, Signature] = {}
+    found: dict[str, Activity[..., Any]] = {}
     for name, candidates in by_name.items():
         own = [one for one in candidates.values() if one.name == name] or list(candidates.values())
         if len(own) == 1:
-            found[name] = signature(own[0].fn)
+            found[name] = own[0]
     return found

@@ -44,6 +44,8 @@ def expressions_of(node: Node) -> Iterator[FoundExpression]:
             yield FoundExpression(f"after.{edge.source}.when", edge.when, edge.source)
     if node.when:
         yield FoundExpression("when", node.when)
+    if node.hold is not None and isinstance(node.hold.timeout, str):
+        yield FoundExpression("hold.timeout", node.hold.timeout)
     yield from _in_action(node.action)
 
 
@@ -71,7 +73,7 @@ def _in_action(action: AnyAction) -> Iterator[FoundExpression]:
 
 def _in_work(action: RunAction | ChildAction) -> Iterator[FoundExpression]:
     sees_item = action.each is not None
-    if action.each is not None:
+    if action.each is not None and not action.each.stream:  # the checker of nodes reads the name of a stream
         yield FoundExpression("each", action.each.items)
     yield from _in_template("input", action.input, sees_item=sees_item)
     if isinstance(action, ChildAction) and action.id:
@@ -106,7 +108,7 @@ def literal_problem(found: FoundExpression, value: object) -> str:
             return "" if isinstance(value, str) else f"the id of an instance is a string, not {found.text}"
         case "each":
             return f"each takes a list, not {found.text}"
-        case "wait.timeout" | "wait.timer" | "delay":
+        case "wait.timeout" | "wait.timer" | "delay" | "hold.timeout":
             is_time = isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
             return "" if is_time else f"a duration is a number of seconds, 0 or more, not {found.text}"
         case _:
@@ -119,6 +121,7 @@ ITEM_NAMES: Final = frozenset({"item", "index"})
 BESIDE_NODES: Final = ITEM_NAMES | {"flow"}
 """Names in expressions that are not activities."""
 NODE_FIELDS: Final = frozenset({"input", "output", "error"})
+RESPONSES: Final = "responses"
 OTHER_WORDS: Final = {"None": "null", "True": "true", "False": "false"}
 """Words of Python, and the words of CEL for the same."""
 _WORDS: Final = re.compile(r"[A-Za-z]+(?: [A-Za-z]+){1,9}[.!?]?")
@@ -233,6 +236,9 @@ class _References:
         if found.after in self._ancestry.before:
             readable |= self._ancestry.bits[base]
         if readable & self._ancestry.bits[name]:
+            source = self._nodes[node].stream
+            if name == source:
+                return f"{name} may still run: its responses are the items; read item, not {name}"
             return ""
         if name == node:
             return f"{name} has no value before it runs"
@@ -263,7 +269,9 @@ class _References:
         if not fields or name in ITEM_NAMES:
             return
         known = FLOW_FIELDS if name == "flow" else NODE_FIELDS
-        for field in sorted(fields.keys() - known):
+        if name != "flow" and RESPONSES in fields:
+            yield f"{name}.responses stands alone in each, which runs a node once for each response", ""
+        for field in sorted(fields.keys() - known - {RESPONSES}):
             yield f"{name} has no {field}, only {', '.join(sorted(known))}", self._problems.closest(field, known)
         for field in sorted(expression.fields(name, "error") - ERROR_FIELDS) if "error" in fields else ():
             yield f"{name}.error has no {field}, only type and message", self._problems.closest(field, ERROR_FIELDS)

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple, cast
 
 from holdfast.authoring.validation import LARGEST
 from holdfast.core.activity_options import LONGEST_DELAY_MS
+from holdfast.core.admission import EventPolicy
 from holdfast.core.flow.definition import (
     DEFAULT_CYCLE_LIMIT,
     After,
@@ -18,6 +19,7 @@ from holdfast.core.flow.definition import (
     Each,
     FailurePolicy,
     FlowDefinition,
+    Hold,
     InterruptAction,
     Node,
     RaiseAction,
@@ -33,7 +35,7 @@ from holdfast.flows.language.problems import quoted
 
 UNLIMITED: Final = "unlimited"
 MOST_AT_A_TIME: Final = 10_000
-COMMON_KEYS: Final = frozenset({"after", "when", "otherwise", "join"})
+COMMON_KEYS: Final = frozenset({"after", "when", "otherwise", "join", "hold"})
 """Keys of every kind but the trigger."""
 
 
@@ -196,7 +198,27 @@ def node_with_edges(fields: Fields, action: AnyAction, edges: Iterable[After], l
             message = "otherwise is taken when no condition holds; it has neither when nor catch itself"
             fields.add_problem(key, message)
     join = fields.word("join", tuple(Join))
-    return Node(fields.node, action, after, Join(join) if join else Join.ALL, when, line)
+    return Node(fields.node, action, after, Join(join) if join else Join.ALL, when, line, _hold(fields))
+
+
+def _hold(fields: Fields) -> Hold | None:
+    """True, or a mapping with a timeout; false is the same as absent."""
+    value = fields.take("hold")
+    if value is ABSENT or value is False:
+        return None
+    if value is True:
+        return Hold()
+    if not isinstance(value, Mapping):
+        fields.add_problem(
+            "hold", f"hold must be true or a mapping such as {{timeout: 1d}}, not {fields.shown('hold')}"
+        )
+        return None
+    inner = fields.inside("hold", cast("Mapping[str, object]", value))
+    timeout = inner.span_or_expression("timeout")
+    if not inner.values:
+        inner.add_problem("timeout", "it needs a timeout; write hold: true for a hold without one")
+    inner.finish()
+    return Hold(timeout)
 
 
 def _distinct_edges(fields: Fields, edges: Iterable[After]) -> tuple[After, ...]:
@@ -254,6 +276,7 @@ def _input_types(fields: Fields) -> dict[str, str]:
 def read_definition(fields: Fields, name: str, nodes: Iterable[Node]) -> FlowDefinition:
     """The definition with these nodes; the rest of it is read from the fields of the flow."""
     policy = fields.word("policy", tuple(FailurePolicy))
+    event_policy = fields.word("event_policy", tuple(EventPolicy))
     return FlowDefinition(
         name=name,
         nodes=tuple(sorted(nodes, key=lambda node: node.id)),
@@ -261,4 +284,5 @@ def read_definition(fields: Fields, name: str, nodes: Iterable[Node]) -> FlowDef
         input=_input_types(fields),
         policy=FailurePolicy(policy) if policy else FailurePolicy.DRAIN,
         output=fields.template("output"),
+        event_policy=EventPolicy(event_policy) if event_policy else EventPolicy.MAILBOX,
     )

@@ -144,6 +144,9 @@ def _read_node(fields: Fields) -> tuple[Node, bool]:
         if "after" in fields:
             fields.add_problem("after", "it is the trigger, which comes after nothing; remove after")
             fields.take("after")
+        if "hold" in fields:
+            fields.add_problem("hold", "it is the trigger, which does nothing that could be held; hold a node after it")
+            fields.take("hold")
     else:
         node = node_with_edges(fields, action, _edges(fields), line)
         if len(node.after) == 1 and (when_line := fields.places.get((fields.node, "when"))) and not node.when:
@@ -156,7 +159,7 @@ def _read_node(fields: Fields) -> tuple[Node, bool]:
 def _keys_of(present: tuple[str, ...]) -> frozenset[str]:
     """The keys that a node of these kinds can have; one without a kind could be of any."""
     keys = frozenset(present or KINDS).union(*(KINDS[kind].keys for kind in present or KINDS))
-    return keys if present == ("trigger",) else keys | COMMON_KEYS
+    return keys | {"hold"} if present == ("trigger",) else keys | COMMON_KEYS
 
 
 def _add_unknown_keys(fields: Fields, present: tuple[str, ...], keys: frozenset[str]) -> None:

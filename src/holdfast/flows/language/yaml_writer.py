@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final, assert_never, cast
 
+from holdfast.core.admission import EventPolicy
 from holdfast.core.flow.ancestry import Ancestry
 from holdfast.core.flow.definition import (
     DEFAULT_CYCLE_LIMIT,
@@ -17,6 +18,7 @@ from holdfast.core.flow.definition import (
     Each,
     FailurePolicy,
     FlowDefinition,
+    Hold,
     InterruptAction,
     Node,
     RaiseAction,
@@ -47,6 +49,8 @@ def write_yaml(definition: FlowDefinition) -> str:
         lines.append(f"input: {_flow_style(definition.input)}")
     if definition.policy is not FailurePolicy.DRAIN:
         lines.append(f"policy: {definition.policy.value}")
+    if definition.event_policy is not EventPolicy.MAILBOX:
+        lines.append(f"event_policy: {definition.event_policy.value}")
     lines.append("activities:")
     for node in _in_order(definition):
         fields = describe(node)
@@ -78,6 +82,7 @@ def describe(node: Node) -> dict[str, Any]:
             when=when or node.when or None,
             otherwise=otherwise or None,
             join=None if node.join is Join.ALL else node.join.value,
+            hold=_hold(node.hold),
         ),
     }
 
@@ -110,6 +115,12 @@ def _action(action: AnyAction) -> dict[str, Any]:
             return {"interrupt": action.target or "self", **options}
         case _:
             assert_never(action)
+
+
+def _hold(hold: Hold | None) -> dict[str, Any] | bool | None:
+    if hold is None:
+        return None
+    return True if hold.timeout is None else {"timeout": _span(hold.timeout)}
 
 
 def _each(each: Each | None) -> dict[str, Any]:

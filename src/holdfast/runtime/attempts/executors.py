@@ -94,10 +94,12 @@ class ProcessPool:
     def __init__(self) -> None:
         self._idle: list[ChildProcess] = []
         self._ending: list[ChildProcess] = []
+        self._spawning: set[asyncio.Task[ChildProcess]] = set()
+        """Children whose bodies were cancelled before they had a process."""
 
     async def run(self, activity: Activity[..., Any], encoded: bytes, body: BodyCall) -> bytes:
         """The encoded result of a body. An exception of the body is raised as `FailedInProcess`."""
-        child = self._idle.pop() if self._idle else await _spawn()
+        child = self._idle.pop() if self._idle else await self._new_child()
         finished = False
         try:
             child.send(_task_of(activity, encoded, body))
@@ -118,8 +120,26 @@ class ProcessPool:
             raise FailedInProcess(failure, answer.types)
         return bytes(answer.data)
 
+    async def _new_child(self) -> ChildProcess:
+        """A new child. If the caller is cancelled meanwhile, the child is kept for the next body, and is not lost."""
+        spawning = asyncio.get_running_loop().create_task(_spawn())
+        try:
+            return await asyncio.shield(spawning)
+        except asyncio.CancelledError:
+            self._spawning.add(spawning)
+            spawning.add_done_callback(self._keep_spawned)
+            raise
+
+    def _keep_spawned(self, spawning: "asyncio.Task[ChildProcess]") -> None:
+        self._spawning.discard(spawning)
+        if not spawning.cancelled() and spawning.exception() is None:
+            self._put_back(spawning.result(), finished=True)
+
     async def close(self) -> None:
         """Kill all children and wait until they have exited."""
+        if self._spawning:
+            await asyncio.wait(self._spawning)
+            await asyncio.sleep(0)  # their callbacks have run
         children = self._idle + self._ending
         self._idle = []
         self._ending = []

@@ -1,4 +1,4 @@
-"""Runs the bodies of activities and turns their ends into members.
+"""Prepares attempts, runs the bodies of activities, and turns their ends into members.
 
 A body that returns, raises, exits, hangs or returns a value that cannot be stored ends its attempt and not the worker.
 
@@ -17,17 +17,18 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.authoring.activity import Activity, current_activity
-from holdfast.core.activity_options import ActivityOptions, decode_options
+from holdfast.core.activity_options import decode_options
 from holdfast.core.deadlines import MILLISECONDS
 from holdfast.core.history import ActivityCompleted, Payload
 from holdfast.core.leases import WorkerKey
 from holdfast.core.ledger import enter_leg2, exit_leg2
-from holdfast.core.lifecycle import AttemptEvent, AttemptState, next_state
+from holdfast.core.lifecycle import AttemptEvent, AttemptState
 from holdfast.core.streams import values_delivered
 from holdfast.errors import ActivityTimedOut, HoldfastError, StreamTooLong
 from holdfast.fork import generation, leave_if_forked
 from holdfast.payloads.failures import failure_of, qualified_name
 from holdfast.runtime.attempts.executors import DaemonThreads, FailedInProcess, ProcessPool, end_of
+from holdfast.runtime.attempts.preparation import Preparer, is_preparing, prepares_in_thread
 from holdfast.runtime.attempts.running_attempt import (
     AttemptHost,
     AttemptSink,
@@ -42,9 +43,9 @@ from holdfast.runtime.attempts.slots import ActivitySlots
 from holdfast.runtime.attempts.streams import NO_VALUE, StreamSender
 from holdfast.runtime.signals import log_failed_attempt
 from holdfast.runtime.worker_context import WorkerContext
-from holdfast.storage.attempt_endings import end_by_failure
+from holdfast.storage.attempt_endings import end_by_cancel, end_by_failure, is_awaited
 from holdfast.storage.members.attempts import Completion, HeartbeatAttempt
-from holdfast.storage.members.member import CANCEL_REQUESTED
+from holdfast.storage.members.member import CANCEL_AWAITED, CANCEL_REQUESTED
 from holdfast.storage.members.outcomes import Outcome, Rejected
 from holdfast.storage.records import AttemptKey, AttemptRecord
 
@@ -61,7 +62,8 @@ COMPLETED: Final = AttemptState.COMPLETED
 
 
 class AttemptRunner:
-    """Runs the bodies of attempts. Each attempt has a slot, which was reserved before it was committed as RUNNING."""
+    """Runs the bodies of attempts. Each attempt has a slot, which was reserved before it was committed in the name of
+    this worker."""
 
     def __init__(self, context: WorkerContext, slots: ActivitySlots) -> None:
         self._context = context
@@ -71,6 +73,7 @@ class AttemptRunner:
         self._limit = context.payload_limit
         self._threads = DaemonThreads("holdfast-activity")
         self._processes = ProcessPool()
+        self._preparer = Preparer(context.committer, self._now_ms, self)
         self._host: AttemptHost | None = None
         self._sink: AttemptSink
         """Set by `report_to`, as `_tasks`."""
@@ -81,6 +84,7 @@ class AttemptRunner:
         """Bodies that were asked to stop and run on, without a slot."""
         self.abandoned_threads = 0
         """How many threads were abandoned so far, including those that have ended since."""
+        self._is_draining = False
         self._is_stopped = False
         self._is_closed = False
         self._generation = generation()
@@ -92,9 +96,9 @@ class AttemptRunner:
         self._tasks = SharedTasks(self._run, sink.take_turns)
 
     def start(self, attempt: AttemptRecord) -> None:
-        """Run an attempt whose slot was reserved and whose RUNNING state is committed."""
+        """Run an attempt whose slot was reserved and which is committed as RUNNING or PREPARING."""
         if self._is_stopped:
-            return  # its attempt is RUNNING under a key that is about to be marked as lost, and moves with it (W10)
+            return  # its attempt belongs to a key that is about to be marked as lost, and moves with it (W10)
         activity = self._activities[attempt.name]
         running = RunningAttempt(activity, attempt, self._host or self._make_host())
         self.running[attempt.key] = running
@@ -136,20 +140,23 @@ class AttemptRunner:
             if key.number == number:
                 self._cancel(running)
 
-    def cancel_attempt(self, key: AttemptKey) -> None:
-        """Ask one body to stop."""
+    def cancel_attempt(self, key: AttemptKey, *, is_awaited: bool) -> None:
+        """Ask one body to stop. `is_awaited`: the request came from outside, and the workflow waits for its end."""
         running = self.running.get(key)
         if running is not None:
-            self._cancel(running)
+            self._cancel(running, self._now_ms() if is_awaited else None)
 
-    def _cancel(self, running: RunningAttempt) -> None:
-        running.attempt = msgspec.structs.replace(running.attempt, state=AttemptState.CANCELLED_RUNNING)
+    def _cancel(self, running: RunningAttempt, requested_at_ms: int | None = None) -> None:
+        """The commit that cancels an attempt which is PREPARING closes it, see `enter_running`."""
+        attempt = running.attempt
+        state = attempt.state if is_preparing(running) else AttemptState.CANCELLED_RUNNING
+        running.attempt = msgspec.structs.replace(attempt, state=state, cancel_requested_at_ms=requested_at_ms)
         self._ask_to_stop(running, StopReason.CANCELLED)
 
     def stop_rejected(self, key: AttemptKey, outcome: Rejected) -> None:
         """Stop a body whose heartbeat or streamed value the store rejected."""
-        if outcome.reason == CANCEL_REQUESTED:
-            self.cancel_attempt(key)
+        if outcome.reason in (CANCEL_REQUESTED, CANCEL_AWAITED):
+            self.cancel_attempt(key, is_awaited=outcome.reason == CANCEL_AWAITED)
         else:
             self.disown(key)
 
@@ -223,6 +230,13 @@ class AttemptRunner:
             else "Call hf.heartbeat() in its loops, give its calls time-outs, or run it with process=True",
         )
 
+    def release_preparing(self) -> None:
+        """W10: the worker drains. Release the attempts that are being prepared: their bodies run elsewhere."""
+        self._is_draining = True
+        for running in self.running.values():
+            if self._preparer.may_be_released(running):
+                self._ask_to_stop(running, StopReason.GIVEN_UP)
+
     async def wait_for_bodies(self) -> None:
         """W10: wait for every body, without a limit; not for those that are abandoned meanwhile."""
         while tasks := {task for each in self.running.values() if (task := each.task or self._tasks.current_task)}:
@@ -272,7 +286,8 @@ class AttemptRunner:
         data, error = b"", None
         try:
             signature = activity.signature
-            if activity.is_async and running.deadline_ms is None and not activity.yields:
+            is_direct = activity.is_async and running.deadline_ms is None and not activity.yields
+            if is_direct and activity.prepare is None and running.attempt.state is RUNNING:
                 args, kwargs = signature.decode_arguments(running.attempt.input)
                 running.begin()
                 value = await (activity.fn(*args, **kwargs) if kwargs else activity.fn(*args))
@@ -317,9 +332,10 @@ class AttemptRunner:
 
     async def _call(self, activity: Activity[..., Any], running: RunningAttempt) -> Any:
         """The value that the body returns; from a process, its encoded result."""
-        if running.deadline_ms is not None and running.stop_reason is None:  # else the grace period has a timer
-            left_seconds = max(0, running.deadline_ms - self._now_ms()) / MILLISECONDS
-            running.timer = asyncio.get_running_loop().call_later(left_seconds, self._time_out, running)
+        self._set_timer(running)
+        if activity.prepare is not None or is_preparing(running):
+            await self._preparer.prepare(running)
+            self._set_timer(running)
         if activity.process:
             data = await self._processes.run(activity, running.attempt.input, running)
             if len(data) <= self._limit.quiet_bytes:
@@ -336,10 +352,21 @@ class AttemptRunner:
             running.begin()
             return activity.fn(*args, **kwargs)
 
-        thread = self._in_thread(running, body)
-        return await self._from_thread(running, end_of(thread))
+        thread = self.in_thread(running, body)
+        return await self.from_thread(running, end_of(thread))
 
-    def _in_thread(self, running: RunningAttempt, work: Callable[[], Any]) -> "asyncio.Future[Any]":
+    def _set_timer(self, running: RunningAttempt) -> None:
+        """Set the timer of the time-out that counts now. Once it was asked to stop, the grace period has the timer."""
+        if running.stop_reason is not None:
+            return
+        if running.timer is not None:
+            running.timer.cancel()
+            running.timer = None
+        if running.deadline_ms is not None:
+            left_seconds = max(0, running.deadline_ms - self._now_ms()) / MILLISECONDS
+            running.timer = asyncio.get_running_loop().call_later(left_seconds, self._time_out, running)
+
+    def in_thread(self, running: RunningAttempt, work: Callable[[], Any]) -> "asyncio.Future[Any]":
         running.thread = thread = self._threads.run(partial(copy_context().run, work))
         return thread
 
@@ -358,11 +385,11 @@ class AttemptRunner:
                 running.begin()
                 sender.produce(activity.fn(*args, **kwargs))
 
-            thread = self._in_thread(running, body)
-            await self._from_thread(running, sender.deliver_from(thread))
+            thread = self.in_thread(running, body)
+            await self.from_thread(running, sender.deliver_from(thread))
         return NO_VALUE
 
-    async def _from_thread(self, running: RunningAttempt, answer: Awaitable[Any]) -> Any:
+    async def from_thread(self, running: RunningAttempt, answer: Awaitable[Any]) -> Any:
         """The result of a thread. A cancelled attempt stays CANCELLED_RUNNING until its thread has ended (A6)."""
         try:
             return await answer
@@ -380,7 +407,11 @@ class AttemptRunner:
         reason = running.stop_reason
         is_given_up = reason is StopReason.GIVEN_UP and (error is not None or not running.holds_lease())
         if is_given_up or reason is StopReason.NOT_HELD:
+            if is_given_up and self._is_draining and is_preparing(running) and running.holds_lease():
+                self._preparer.release(running)
             return  # it is run again elsewhere; the body raised most likely because it was asked to stop
+        if reason is StopReason.CANCELLED and is_preparing(running):
+            return  # the commit that cancelled it has closed it (A1)
         if reason is StopReason.TIMED_OUT or (reason is not StopReason.CANCELLED and running.is_past_deadline()):
             self._finish_failed(running, self._timed_out(running))
         elif error is None:
@@ -391,7 +422,16 @@ class AttemptRunner:
             self._finish_failed(running, error)
 
     def _timed_out(self, running: RunningAttempt) -> ActivityTimedOut:
-        return ActivityTimedOut(_late(running.attempt.name, decode_options(running.attempt.options)))
+        options = decode_options(running.attempt.options)
+        if is_preparing(running):
+            limits = {"schedule_to_start": options.schedule_to_start_ms}
+            late = f"{running.attempt.name} was not prepared in time"
+        else:
+            limits = {"start_to_close": options.start_to_close_ms}
+            late = f"{running.attempt.name} did not answer in time"
+        limits["schedule_to_close"] = options.schedule_to_close_ms
+        named = [f"{what} is {limit_ms / 1000:g} s" for what, limit_ms in limits.items() if limit_ms is not None]
+        return ActivityTimedOut(f"{late}: {', '.join(named)}")
 
     def _finish_completed(self, running: RunningAttempt, data: bytes) -> None:
         attempt = running.attempt
@@ -411,7 +451,7 @@ class AttemptRunner:
             to_state=COMPLETED,
             entered_ledger=entered,
             applied_ledger=applied,
-            event=answer if attempt.state is RUNNING else None,
+            event=answer if attempt.state is RUNNING or is_awaited(attempt) else None,
             values=_values(attempt) if running.activity.yields else None,
         )
         self._sink.attempt_ended(completion)
@@ -442,20 +482,10 @@ class AttemptRunner:
 
     def _finish_cancelled(self, running: RunningAttempt, error: asyncio.CancelledError) -> None:
         if running.stop_reason is not StopReason.CANCELLED:
-            self._finish_failed(running, HoldfastError(f"the body cancelled itself: {error}"))
+            what = "preparation" if is_preparing(running) else "body"
+            self._finish_failed(running, HoldfastError(f"the {what} cancelled itself: {error}"))
             return
-        attempt = running.attempt
-        ended = Completion(
-            key=attempt.key,
-            owner=attempt.owner,
-            from_state=attempt.state,
-            from_ledger=attempt.ledger,
-            to_state=next_state(attempt.state, AttemptEvent.STOPPED),
-            entered_ledger=attempt.ledger,
-            applied_ledger=attempt.ledger,
-            event=None,
-        )
-        self._sink.attempt_ended(ended)
+        self._sink.attempt_ended(end_by_cancel(running.attempt, AttemptEvent.STOPPED, now_ms=self._now_ms()))
 
 
 def _values(attempt: AttemptRecord) -> int:
@@ -464,13 +494,9 @@ def _values(attempt: AttemptRecord) -> int:
 
 
 def _is_thread(running: RunningAttempt) -> bool:
+    if is_preparing(running):
+        return prepares_in_thread(running)
     return not (running.activity.is_async or running.activity.process)
-
-
-def _late(name: str, options: ActivityOptions) -> str:
-    limits = {"start_to_close": options.start_to_close_ms, "schedule_to_close": options.schedule_to_close_ms}
-    named = [f"{what} is {limit_ms / 1000:g} s" for what, limit_ms in limits.items() if limit_ms is not None]
-    return f"{name} did not answer in time: {', '.join(named)}"
 
 
 @lru_cache(maxsize=256)

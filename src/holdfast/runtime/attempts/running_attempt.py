@@ -1,4 +1,4 @@
-"""One attempt whose body runs in this process: its activity context, its lease and time-outs, and its heartbeats."""
+"""One attempt that is prepared or runs here: its activity context, its lease and time-outs, and its heartbeats."""
 
 import asyncio
 from collections.abc import Callable
@@ -10,6 +10,8 @@ import msgspec
 
 from holdfast.authoring.activity import Activity, ActivityInfo, AttemptIdentity, Cancelled
 from holdfast.core.activity_options import decode_options
+from holdfast.core.ledger import conclude_leg1
+from holdfast.core.lifecycle import AttemptState
 from holdfast.errors import PayloadTooLarge
 from holdfast.payloads.encoding import decode, encode
 from holdfast.payloads.limits import PayloadLimit
@@ -74,7 +76,8 @@ class StopReason(Enum):
     """Why a body was asked to stop, which decides how its end is recorded."""
 
     CANCELLED = "was cancelled"
-    """The workflow no longer awaits it. Its row is CANCELLED_RUNNING, and its end is recorded without an event."""
+    """Its row is CANCELLED_RUNNING. Its workflow no longer awaits it, and its end is recorded without an event; or a
+    client cancelled it, and the workflow gets the answer when it has ended (A1)."""
     TIMED_OUT = "is beyond its time-out"
     """`start_to_close` or `schedule_to_close` has passed. Whatever the body returns or raises, it timed out (A5)."""
     GIVEN_UP = "is given up by its worker, which leaves or has lost its lease"
@@ -109,6 +112,7 @@ class RunningAttempt:
         "has_begun",
         "is_evicted",
         "kind",
+        "prepared",
         "send_cancel",
         "stop_reason",
         "task",
@@ -130,6 +134,8 @@ class RunningAttempt:
         self.timer: asyncio.TimerHandle | None = None
         """The timer of its time-out; once it was asked to stop, of the grace period after which it is abandoned."""
         self.has_begun = False
+        self.prepared: Any = None
+        """The value of the function of `prepare=`."""
         self.stop_reason: StopReason | None = None
         self.is_evicted = False
         """It was asked to stop, did not, and runs on without a slot."""
@@ -147,6 +153,25 @@ class RunningAttempt:
         if self.is_past_deadline():
             self.stop_reason = StopReason.TIMED_OUT
             raise self.cancelled()
+
+    def enter_running(self, started_at_ms: int, expires_at_ms: int | None) -> None:
+        """The store has moved the attempt from PREPARING to RUNNING (L3).
+
+        If the attempt was asked to stop meanwhile by a cancel, the cancel came later: otherwise the store would have
+        refused the move.
+        """
+        is_cancelled = self.stop_reason is StopReason.CANCELLED
+        self.attempt = msgspec.structs.replace(
+            self.attempt,
+            state=AttemptState.CANCELLED_RUNNING if is_cancelled else AttemptState.RUNNING,
+            ledger=conclude_leg1(self.attempt.ledger),
+            started_at_ms=started_at_ms,
+            heartbeat_at_ms=started_at_ms,
+            expires_at_ms=expires_at_ms,
+        )
+        self.deadline_ms = None if expires_at_ms is None else _deadline_ms(self.attempt)
+        if self.timer is not None and self.stop_reason is None:
+            self.timer.cancel()  # the time-out of the preparation
 
     def holds_lease(self) -> bool:
         """W7: whether the lease under which this attempt runs is valid, by the worker's own clock.
@@ -209,6 +234,7 @@ class RunningAttempt:
             self.stop_reason is not None or self.lease_left_ms() <= 0,
             attempt.key.execution,
             attempt.owner or "",
+            self.prepared,
         )
 
     @property
@@ -258,6 +284,8 @@ class RunningAttempt:
         details = None if newest is self.attempt.details else newest
         if self.stop_reason not in (None, StopReason.CANCELLED):
             return  # the row is, or is about to be, another worker's
+        if self.attempt.state is AttemptState.PREPARING:
+            return  # the heartbeat time-out begins with RUNNING (A6); the details are sent with the next heartbeat
         host = self._host
         now = host.loop.time() * 1000
         options = decode_options(self.attempt.options)
@@ -280,7 +308,12 @@ class RunningAttempt:
 
 
 def _deadline_ms(attempt: AttemptRecord) -> int | None:
-    """When the body has to have ended: the earlier of its two limits. The store judges missing heartbeats (A6)."""
+    """When the body has to have ended: the earlier of its two limits. The store judges missing heartbeats (A6).
+
+    A preparation has to have ended when the queued attempt would have expired (A5).
+    """
+    if attempt.state is AttemptState.PREPARING:
+        return attempt.expires_at_ms
     options = decode_options(attempt.options)
     started_ms = attempt.started_at_ms or attempt.scheduled_at_ms
     limits = ((started_ms, options.start_to_close_ms), (attempt.scheduled_at_ms, options.schedule_to_close_ms))

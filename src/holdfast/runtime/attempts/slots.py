@@ -7,6 +7,8 @@ goes through a claim.
 
 import logging
 
+import msgspec
+
 from holdfast.authoring.registry import Registry
 from holdfast.core.run import ScheduledActivity
 from holdfast.runtime.signals import PollSignal
@@ -31,7 +33,7 @@ class ActivitySlots:
     def reserve_for(self, scheduled: ScheduledActivity) -> bool:
         """Reserve a slot for a new attempt if it may start here at once."""
         queue = scheduled.options.queue
-        if queue not in self._queues:
+        if queue not in self._queues or scheduled.options.external is not None:
             return False
         if scheduled.name not in self._registry.activities:
             self._warn_unregistered(scheduled.name, queue)
@@ -43,6 +45,15 @@ class ActivitySlots:
             return False
         self.free -= 1
         return True
+
+    def stand_in_of(self, scheduled: ScheduledActivity) -> ScheduledActivity:
+        """The call of an external activity, or an ordinary one if a test has given it a body here."""
+        registered = self._registry.activities.get(scheduled.name)
+        if registered is None or registered.options.external is not None:
+            return scheduled
+        return msgspec.structs.replace(
+            scheduled, options=registered.options, encoded_options=registered.encoded_options
+        )
 
     def reserve(self, most: int) -> int:
         """Reserve free slots, at most `most`, and return how many."""

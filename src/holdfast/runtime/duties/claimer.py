@@ -8,6 +8,7 @@ import asyncio
 from typing import Final
 
 from holdfast.core.leases import SUSPECT_AFTER
+from holdfast.runtime.attempts.launchers import Launches
 from holdfast.runtime.attempts.runner import AttemptRunner
 from holdfast.runtime.attempts.slots import ActivitySlots
 from holdfast.runtime.duties.expiry import Expiry
@@ -38,6 +39,7 @@ class Claimer:
         slots: ActivitySlots,
         inbox: InboxReader,
         expiry: Expiry,
+        launches: Launches,
         queues: tuple[str, ...],
     ) -> None:
         self._context = context
@@ -49,8 +51,8 @@ class Claimer:
         self._slots = slots
         self._inbox = inbox
         self._expiry = expiry
+        self._launches = launches
         self._queues = queues
-        self._names = tuple(context.registry.activities)
         self._workflows = tuple(context.registry.workflows)
         self._is_closed = False
         self.polled_at_ms = 0
@@ -64,6 +66,7 @@ class Claimer:
         """Claim and wait, until the claimer is closed."""
         while not self._is_closed:
             self._context.work.clear()
+            self._launches.poll()
             try:
                 if not await self._claim():
                     await self._wait()
@@ -82,7 +85,7 @@ class Claimer:
     async def next_due_ms(self, after_ms: int = -1) -> int | None:
         """When the next row that this worker could claim is due."""
         return await self._store.next_due_ms(
-            workflows=self._workflows, queues=self._queues, names=self._names, after_ms=after_ms
+            workflows=self._workflows, queues=self._queues, names=self._context.registry.runnable, after_ms=after_ms
         )
 
     async def _claim(self) -> bool:
@@ -163,15 +166,17 @@ class Claimer:
 
     async def _claim_attempts(self) -> bool:
         slots = self._slots
-        limit = slots.reserve(CLAIM_BATCH) if self._names else 0
+        limit = slots.reserve(CLAIM_BATCH) if self._context.registry.runnable else 0
         if limit == 0:
-            slots.note_backlog(has_backlog=bool(self._names))  # something is due: the next free slot has to poll for it
+            slots.note_backlog(
+                has_backlog=bool(self._context.registry.runnable)
+            )  # something is due: the next free slot has to poll for it
             return False
         claimed: list[AttemptRecord] = []
         owner = self._context.lease.key
         try:
             outcome = await self._context.committer.commit(
-                ClaimAttempts(owner=owner, queues=self._queues, names=self._names, limit=limit)
+                ClaimAttempts(owner=owner, queues=self._queues, names=self._context.registry.runnable, limit=limit)
             )
             if isinstance(outcome, ClaimedAttempts):
                 claimed = outcome.attempts

@@ -21,6 +21,7 @@ from typing import Final
 
 from holdfast.core.leases import WorkerKey
 from holdfast.core.lifecycle import AttemptState
+from holdfast.runtime.attempts.launchers import Launches
 from holdfast.runtime.attempts.runner import AttemptRunner
 from holdfast.runtime.turns.owned_instances import OwnedInstances
 from holdfast.runtime.worker_context import WorkerContext
@@ -46,7 +47,13 @@ class Reconciler:
     """Reconciles the rows of one worker. It waits for `committer.outcome_unknown`, at most `pause_seconds`."""
 
     def __init__(
-        self, context: WorkerContext, instances: OwnedInstances, attempts: AttemptRunner, *, pause_seconds: float
+        self,
+        context: WorkerContext,
+        instances: OwnedInstances,
+        attempts: AttemptRunner,
+        launches: Launches,
+        *,
+        pause_seconds: float,
     ) -> None:
         self._context = context
         self._committer = context.committer
@@ -55,6 +62,7 @@ class Reconciler:
         self._live = instances.live
         self._instances = instances
         self._attempts = attempts
+        self._launches = launches
         self._pause_seconds = pause_seconds
         self._fast_polls = 0
         self._unknown: dict[OwnedRow, int] = {}
@@ -90,12 +98,14 @@ class Reconciler:
         """One poll. Releases the rows that the last poll did not know either."""
         owner = self._context.lease.key
         running = self._attempts.known(owner)
+        launched = self._launches.known(owner)
         reported = self._committer.groups_decided
         counts_at = reported + 1 if self._committer.is_writing else reported  # when all that is on disk now is reported
         held = await self._store.rows_owned_by(owner)
         self._stop_what_was_ended(held)
         for key in running.difference(row.key for row in held.attempts):
             self._attempts.disown(key)
+        self._launches.forget(launched.difference(row.key for row in held.attempts))
         attempts, instances = self._known_attempts(), self._known_instances()
         unknown: dict[OwnedRow, int] = {
             row: self._unknown.get(row, counts_at) for row in held.attempts if row.key not in attempts
@@ -110,7 +120,7 @@ class Reconciler:
     def _stop_what_was_ended(self, held: OwnedRows) -> None:
         for row in held.attempts:
             if row.state is AttemptState.CANCELLED_RUNNING:
-                self._attempts.cancel_attempt(row.key)
+                self._attempts.cancel_attempt(row.key, is_awaited=row.cancel_requested_at_ms is not None)
         live = self._live
         not_ours = live.keys() - {row.number for row in held.instances}
         for number in not_ours & self._not_ours:  # one that became live during a poll is ours at the next
@@ -138,8 +148,8 @@ class Reconciler:
     # ------------------------------------------------------------ what is known
 
     def _known_attempts(self) -> set[AttemptKey]:
-        """Attempts whose bodies run here, or whose end is being committed."""
-        return {*self._attempts.known(), *self._ends_queued(), *self._ends_undecided()}
+        """Attempts whose bodies run here, that are launched here, or whose end is being committed."""
+        return {*self._attempts.known(), *self._launches.known(), *self._ends_queued(), *self._ends_undecided()}
 
     def _known_instances(self) -> set[InstanceNumber]:
         """Instances that are live here or about to be, or about which a member is being committed."""

@@ -131,11 +131,14 @@ def _answer(update_id: str, answer: Reply | None, payloads: list[LargePayload]) 
     return UpdateAnswer(id=update_id, state=STATE_OF[answer.kind], answer=msgspec.json.encode(payload))
 
 
-EAGER_LEDGER: Final = conclude_leg1(enter_leg1(SEED)[0])
+ENTERED_LEDGER: Final = enter_leg1(SEED)[0]
+"""L2: the worker that schedules the attempt prepares it at once."""
+EAGER_LEDGER: Final = conclude_leg1(ENTERED_LEDGER)
 """A8: entry and conclusion in one commit, because the worker that schedules the attempt runs it at once."""
 
 
 READY: Final = AttemptState.READY
+PREPARING: Final = AttemptState.PREPARING
 RUNNING: Final = AttemptState.RUNNING
 
 
@@ -200,13 +203,15 @@ def build_turn(
     owner: WorkerKey,
     now_ms: int,
     reserve: Callable[[ScheduledActivity], bool],
+    stand_in: Callable[[ScheduledActivity], ScheduledActivity],
     release: bool,
     may_close_unread: bool = False,
 ) -> BuiltTurn:
     """Build the `Turn` that commits `output`.
 
-    `reserve` decides whether an activity may start here at once. An activity that the code abandoned in the turn that
-    called it never starts. With `may_close_unread` the instance is closed even if its inbox has unread messages (G14).
+    `reserve` decides whether an activity may start here at once, and `stand_in` whether an external one has a body here
+    instead. An activity that the code abandoned in the turn that called it never starts. With `may_close_unread` the
+    instance is closed even if its inbox has unread messages (G14).
     """
     effects = output.effects
     payloads: list[LargePayload] = []
@@ -223,7 +228,8 @@ def build_turn(
     abandoned = () if effects is None else effects.abandoned
     attempts: list[NewAttempt] = []
     eager: list[NewAttempt] = []
-    for scheduled in output.scheduled:  # last: a turn that cannot be stored has raised before it reserves slots
+    for called in output.scheduled:  # last: a turn that cannot be stored has raised before it reserves slots
+        scheduled = called if called.options.external is None else stand_in(called)
         starts_here = scheduled.activity not in abandoned and reserve(scheduled)
         attempts.append(new := _new_attempt(scheduled, owner if starts_here else None, now_ms))
         if starts_here:
@@ -358,28 +364,33 @@ def close_of(
 
 def _new_attempt(scheduled: ScheduledActivity, owner: WorkerKey | None, now_ms: int) -> NewAttempt:
     options = scheduled.options
-    if owner is None:
-        expires = options.expires_at_ready_ms(scheduled_at_ms=now_ms, available_at_ms=now_ms)
-    else:
+    if owner is not None and not options.prepares:  # most of the time
+        state = RUNNING
+        ledger = EAGER_LEDGER
         expires = options.expires_at_running_ms(scheduled_at_ms=now_ms, started_at_ms=now_ms, heard_at_ms=now_ms)
+    else:
+        state = READY if owner is None else PREPARING
+        ledger = SEED if owner is None else ENTERED_LEDGER
+        expires = options.expires_at_ready_ms(scheduled_at_ms=now_ms, available_at_ms=now_ms)
     return NewAttempt(
         activity=scheduled.activity,
         attempt=1,
         name=scheduled.name,
         queue=options.queue,
-        state=READY if owner is None else RUNNING,
-        ledger=SEED if owner is None else EAGER_LEDGER,
+        state=state,
+        ledger=ledger,
         input=scheduled.input,
         options=scheduled.encoded_options,
         available_at_ms=now_ms,
         scheduled_at_ms=now_ms,
         expires_at_ms=expires,
         owner=owner,
+        is_external=options.external is not None,
     )
 
 
 def running_record(live: LiveInstance, new: NewAttempt) -> AttemptRecord:
-    """The attempt as it is stored, to be run here."""
+    """The attempt as it is stored, to be run or prepared here."""
     return AttemptRecord(
         key=AttemptKey(live.number, live.execution, new.activity, new.attempt),
         name=new.name,
@@ -400,7 +411,12 @@ def running_record(live: LiveInstance, new: NewAttempt) -> AttemptRecord:
 
 
 def with_started(start: Start, started: Started) -> Start:
-    """The start of an instance whose first turn is run by the worker that claims it."""
+    """The start of an instance whose first turn is run by the worker that claims it.
+
+    The time of a start that names one begins then: the timers of its code count from it.
+    """
+    if start.start_at_ms is not None and start.start_at_ms > started.time_ms:
+        started = msgspec.structs.replace(started, time_ms=start.start_at_ms)
     payloads: list[LargePayload] = []
     encoded = encode_event(offload(started, payloads))
     return msgspec.structs.replace(start, started=encoded, payloads=tuple(payloads))

@@ -241,6 +241,7 @@ class TurnTaker:
             owner=self._context.lease.key,
             now_ms=self._now_ms(),
             reserve=self._slots.reserve_for,
+            stand_in=self._slots.stand_in_of,
             release=self._live.size == 0,
             may_close_unread=self._refused_ends.get(live.number, 0) >= MAX_REFUSED_ENDS,
         )
@@ -298,6 +299,8 @@ class TurnTaker:
             self._attempts.start(running_record(live, attempt))
         if len(eager) < len(turn.attempts):
             self._context.work.set()
+            if offered := {attempt.queue for attempt in turn.attempts if attempt.is_external}:
+                self._context.session.offered(offered)
         if turn.effects is not None and self._after_effects(live, turn.effects):
             return
         if applied:

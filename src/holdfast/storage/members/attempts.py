@@ -4,7 +4,7 @@ from holdfast.core.history import ActivityCompleted, ActivityFailed
 from holdfast.core.leases import WorkerKey
 from holdfast.core.lifecycle import AttemptState
 from holdfast.storage.members.base import CommitMember, WorkerMember
-from holdfast.storage.records import AttemptKey, NewAttempt, Record
+from holdfast.storage.records import AttemptKey, InstanceNumber, NewAttempt, Record
 
 
 class Transition(Record, frozen=True):
@@ -58,12 +58,38 @@ class OpenNextAttempt(CommitMember, frozen=True):
         return self.ended.owner if self.by_owner else None
 
 
+class CancelActivity(CommitMember, frozen=True):
+    """Cancel one activity of an open execution from outside of its workflow, which gets the answer (A1)."""
+
+    number: InstanceNumber
+    execution: int
+    activity: int
+    dimension: str = ""
+
+    @property
+    def needs_lease(self) -> bool:
+        return False
+
+
 class ClaimAttempts(WorkerMember, frozen=True):
-    """Claim READY attempts of these activities in these queues; they are RUNNING from then on."""
+    """Claim READY attempts of these activities in these queues; they are RUNNING from then on, or PREPARING if their
+    options say so."""
 
     queues: tuple[str, ...]
     names: tuple[str, ...]
     limit: int
+
+    @property
+    def notifies(self) -> bool:
+        return False
+
+
+class RunPrepared(WorkerMember, frozen=True):
+    """The preparation of an attempt has ended: PREPARING -> RUNNING, before its body begins (L3)."""
+
+    key: AttemptKey
+    from_ledger: int
+    expires_at_ms: int | None
 
     @property
     def notifies(self) -> bool:

@@ -4,6 +4,7 @@ from holdfast.core.admission import IdPolicy
 from holdfast.core.deadlines import Deadline
 from holdfast.core.leases import WorkerKey
 from holdfast.storage.members.base import CommitMember, WorkerMember
+from holdfast.storage.members.contract_rows import InsertRequest
 from holdfast.storage.members.messages import Deliver
 from holdfast.storage.members.turns import Turn
 from holdfast.storage.records import Fence, InstanceId, InstanceNumber, LargePayload
@@ -51,6 +52,10 @@ class Start(CommitMember, frozen=True):
     """The deadline that its creator sets. None: the worker that first runs its code sets it (`SetDeadline`)."""
     key: str | None = None
     """Of a flow that is started by object: its key before its first turn (K1)."""
+    start_at_ms: int | None = None
+    """Its first turn is taken no earlier than at this store time (G15). It has no `first` then."""
+    trace: InsertRequest | None = None
+    """A request that is stored in the state TRACE with the start, unless the start is rejected (C3)."""
 
     @property
     def actor(self) -> WorkerKey | None:
@@ -111,6 +116,18 @@ class Block(WorkerMember, frozen=True):
     fence: Fence
     reason: str
     build: str
+
+
+class RetryBlocked(CommitMember, frozen=True):
+    """Make a BLOCKED instance claimable again, whichever builds blocked it (G12). Its state is the only guard."""
+
+    id: InstanceId
+    number: InstanceNumber | None = None
+    """Which instance of the id; by default the newest."""
+
+    @property
+    def needs_lease(self) -> bool:
+        return False
 
 
 class SaveFlow(CommitMember, frozen=True):

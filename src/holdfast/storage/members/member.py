@@ -5,19 +5,28 @@ A member names the rows that it expects and the change that it makes of them. It
 
 from typing import Final
 
-from holdfast.storage.members.attempts import ClaimAttempts, Completion, HeartbeatAttempt, OpenNextAttempt
+from holdfast.storage.members.attempts import (
+    CancelActivity,
+    ClaimAttempts,
+    Completion,
+    HeartbeatAttempt,
+    OpenNextAttempt,
+    RunPrepared,
+)
 from holdfast.storage.members.instances import (
     Block,
     ClaimInstances,
     CloseChildren,
     Expire,
     Release,
+    RetryBlocked,
     SaveFlow,
     SetDeadline,
     Start,
     Terminate,
 )
 from holdfast.storage.members.messages import Deliver, QueryMember
+from holdfast.storage.members.row_handling import ContractMember
 from holdfast.storage.members.turns import StreamValues, Turn
 from holdfast.storage.members.workers import MarkWorkerLost, ReleaseUnknown
 
@@ -27,9 +36,12 @@ Member = (
     | Terminate
     | Completion
     | OpenNextAttempt
+    | CancelActivity
     | ClaimInstances
     | ClaimAttempts
+    | RunPrepared
     | Release
+    | RetryBlocked
     | Block
     | HeartbeatAttempt
     | MarkWorkerLost
@@ -41,8 +53,11 @@ Member = (
     | CloseChildren
     | SaveFlow
     | QueryMember
+    | ContractMember
 )
 
 
 CANCEL_REQUESTED: Final = "cancel requested"
-"""The reason of the rejection of a heartbeat or a streamed value of an attempt that was cancelled."""
+"""The reason of the rejection of a heartbeat or a streamed value of an attempt that its workflow cancelled."""
+CANCEL_AWAITED: Final = "cancel requested from outside"
+"""The same for an attempt that was cancelled from outside of its workflow, which waits for the end of the body."""

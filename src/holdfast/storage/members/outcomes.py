@@ -4,9 +4,18 @@ from typing import Final, NamedTuple
 
 from holdfast.core.admission import EventVerdict
 from holdfast.core.deadlines import DeadlineVerdict
-from holdfast.core.lifecycle import InstanceState
+from holdfast.core.lifecycle import AttemptState, InstanceState
 from holdfast.storage.members.messages import QueryRow
-from holdfast.storage.records import AttemptRecord, InstanceId, InstanceNumber, InstanceRecord, Record
+from holdfast.storage.members.row_handling import HandledReport, HandledRequest
+from holdfast.storage.records import (
+    AttemptKey,
+    AttemptRecord,
+    InstanceId,
+    InstanceNumber,
+    InstanceRecord,
+    OfferRecord,
+    Record,
+)
 
 
 class ClaimedQueries(Record, frozen=True):
@@ -69,6 +78,16 @@ class TerminatedInstance(Record, frozen=True):
     ended: tuple[EndedInstance, ...] = ()
 
 
+class RetriedInstance(Record, frozen=True):
+    """The instance as it was found. An instance that was not BLOCKED is not changed."""
+
+    instance: InstanceRecord
+
+    @property
+    def was_blocked(self) -> bool:
+        return self.instance.state is InstanceState.BLOCKED
+
+
 class ClaimedInstances(Record, frozen=True):
     """Instances that are now in the claimer's name."""
 
@@ -76,9 +95,22 @@ class ClaimedInstances(Record, frozen=True):
 
 
 class ClaimedAttempts(Record, frozen=True):
-    """Attempts that are now RUNNING in the claimer's name."""
+    """Attempts that are now RUNNING or PREPARING in the claimer's name."""
 
     attempts: list[AttemptRecord]
+
+
+class CancelledActivity(Record, frozen=True):
+    """The newest attempt of an activity that was cancelled from outside, and its state since then."""
+
+    key: AttemptKey
+    state: AttemptState
+
+
+class QueuedAttempts(Record, frozen=True):
+    """External attempts that are now QUEUED in the claimer's name, to be launched."""
+
+    offers: list[OfferRecord]
 
 
 class TargetInstance(Record, frozen=True):
@@ -105,17 +137,33 @@ class Expired(Record, frozen=True):
     ended: tuple[EndedInstance, ...] = ()
 
 
+class HandledRows(Record, frozen=True):
+    """The rows of the open contract that a member has handled; the others were handled before."""
+
+    requests: tuple[HandledRequest, ...] = ()
+    reports: tuple[HandledReport, ...] = ()
+    offered: tuple[str, ...] = ()
+    """The queues in which attempts were offered to executors."""
+    wakes: bool = True
+    """Whether an instance may have become claimable."""
+    ended: tuple[EndedInstance, ...] = ()
+
+
 Outcome = (
     Applied
     | Rejected
     | Failed
     | StartedInstance
     | TerminatedInstance
+    | RetriedInstance
     | ClaimedInstances
     | ClaimedAttempts
+    | QueuedAttempts
+    | CancelledActivity
     | Delivered
     | Expired
     | ClaimedQueries
+    | HandledRows
 )
 
 APPLIED: Final = Applied()

@@ -50,12 +50,13 @@ class Address:
 
     @property
     def channel(self) -> str:
-        """The notification channel: one for each schema of a database."""
-        name = f"holdfast_{self.schema}"
-        if len(name) <= MOST_NAME_BYTES:
-            return name
-        digest = hashlib.sha256(name.encode()).hexdigest()[:16]
-        return f"{name[: MOST_NAME_BYTES - len(digest) - 1]}_{digest}"
+        """The notification channel of workers and clients: one for each schema of a database. The triggers of the
+        migration `contract_wakeup` build the same name."""
+        return shortened(f"holdfast_{self.schema}")
+
+    def channel_of(self, subject: str) -> str:
+        """The channel on which clients of the open contract hear of `subject`: `holdfast_requests`."""
+        return shortened(f"{self.schema}_{subject}")
 
     def __repr__(self) -> str:
         return f"Address({self})"
@@ -69,6 +70,14 @@ class Address:
         shown = {name: value for name, value in given.items() if name not in SECRETS}
         own = {"schema": self.schema, **({} if self.notify else {"notify": "false"})}
         return f"postgresql://{user}{'@' if user else ''}{hosts}/{database}?{urlencode({**shown, **own}, safe='/')}"
+
+
+def shortened(name: str) -> str:
+    """`name`, or for one that PostgreSQL would truncate, its beginning with a hash."""
+    if len(name) <= MOST_NAME_BYTES:
+        return name
+    digest = hashlib.sha256(name.encode()).hexdigest()[:16]
+    return f"{name[: MOST_NAME_BYTES - len(digest) - 1]}_{digest}"
 
 
 def parse(url: str) -> Address:

@@ -9,16 +9,25 @@ possible, and PostgreSQL aborts one of the two groups, which is retried.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import assert_never, cast
+from typing import assert_never
 
 from holdfast.core.history import EventReceived
-from holdfast.storage.members.attempts import ClaimAttempts, Completion, HeartbeatAttempt, OpenNextAttempt
+from holdfast.storage.members.attempts import (
+    CancelActivity,
+    ClaimAttempts,
+    Completion,
+    HeartbeatAttempt,
+    OpenNextAttempt,
+    RunPrepared,
+)
+from holdfast.storage.members.contract_rows import InsertReport, InsertRequest
 from holdfast.storage.members.instances import (
     Block,
     ClaimInstances,
     CloseChildren,
     Expire,
     Release,
+    RetryBlocked,
     SaveFlow,
     SetDeadline,
     Start,
@@ -26,6 +35,7 @@ from holdfast.storage.members.instances import (
 )
 from holdfast.storage.members.member import Member
 from holdfast.storage.members.messages import AnswerQuery, AskQuery, ClaimQueries, DeleteQueries, Deliver
+from holdfast.storage.members.row_handling import HandleReports, HandleRequest, QueueAttempts
 from holdfast.storage.members.turns import StreamValues, Turn
 from holdfast.storage.members.workers import MarkWorkerLost, ReleaseUnknown
 
@@ -60,11 +70,16 @@ def apply_order(members: Sequence[Member]) -> list[int]:
     Two transactions that insert the same ids in different orders would deadlock. Members of one group were submitted
     concurrently, so any order is correct; all other members keep theirs.
     """
-    starts = [at for at, member in enumerate(members) if isinstance(member, Start)]
+    starts = {at: start.id for at, member in enumerate(members) if (start := _start_of(member)) is not None}
     if not starts:
         return list(range(len(members)))
-    starts.sort(key=lambda at: cast("Start", members[at]).id)
-    return [*starts, *(at for at, member in enumerate(members) if not isinstance(member, Start))]
+    return [*sorted(starts, key=starts.__getitem__), *(at for at in range(len(members)) if at not in starts)]
+
+
+def _start_of(member: Member) -> Start | None:
+    if isinstance(member, Start):
+        return member
+    return member.action if isinstance(member, HandleRequest) and isinstance(member.action, Start) else None
 
 
 def _note(named: LockSet, member: Member) -> None:
@@ -76,33 +91,45 @@ def _note(named: LockSet, member: Member) -> None:
             named.ids.add(member.id)
             if member.first is not None:
                 _note_turn(named, member.first)
-        case Completion() | StreamValues():
-            named.numbers.add(member.key.number)
-        case OpenNextAttempt():
-            named.numbers.add(member.ended.key.number)
-        case Release() | Block() | SetDeadline():
+        case Completion() | StreamValues() | OpenNextAttempt():
+            key = member.ended.key if isinstance(member, OpenNextAttempt) else member.key
+            named.numbers.add(key.number)
+        case Release() | Block() | SetDeadline() | CancelActivity():
             named.numbers.add(member.number)
         case Expire() | CloseChildren():
             _note_target(named, "", member.number, may_end=True)
-        case Terminate():
-            _note_target(named, member.id, member.number, may_end=True)
+        case Terminate() | RetryBlocked():
+            _note_target(named, member.id, member.number, may_end=isinstance(member, Terminate))
         case Deliver():
             _note_message(named, member)
+        case HandleRequest() | HandleReports():
+            _note_rows(named, member)
         case MarkWorkerLost() | ReleaseUnknown():
             _note_loss(named, member)
         case (
             ClaimInstances()
             | ClaimAttempts()
             | HeartbeatAttempt()
+            | RunPrepared()
+            | QueueAttempts()
             | SaveFlow()
             | AskQuery()
             | ClaimQueries()
             | AnswerQuery()
             | DeleteQueries()
+            | InsertRequest()
+            | InsertReport()
         ):
             pass
         case _:
             assert_never(member)
+
+
+def _note_rows(named: LockSet, rows: HandleRequest | HandleReports) -> None:
+    if isinstance(rows, HandleReports):
+        named.numbers.update(() if rows.key is None else (rows.key.number,))
+    elif rows.action is not None:
+        _note(named, rows.action)
 
 
 def _note_loss(named: LockSet, loss: MarkWorkerLost | ReleaseUnknown) -> None:

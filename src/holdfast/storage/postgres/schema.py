@@ -98,9 +98,10 @@ _LOCK: Final = (
     'SET LOCAL search_path = "{schema}"',
 )
 _OPTIONAL: Final = """\
--- PL/pgSQL from here: a function that writes a group of changes in one call. A database without PL/pgSQL refuses it.
--- Leave these lines out there, up to the end of PL/pgSQL, and nothing else: the record above says that this step is
--- done. The store works without it, several times slower: each change is a round trip of its own."""
+-- PL/pgSQL from here: functions that write a group of changes in one call, or notify workers of inserted rows. A
+-- database without PL/pgSQL refuses them. Leave these lines out there, up to the end of PL/pgSQL, and nothing else:
+-- the record above says that this step is done. The store works without them, more slowly: each change is a round
+-- trip of its own, and workers poll for inserted rows."""
 _OPTIONAL_END: Final = "-- PL/pgSQL up to here."
 _RECORD: Final = 'INSERT INTO "{schema}".migrations (number, oldest) VALUES ({number}, {oldest})'
 _PATIENCE: Final = """
@@ -249,7 +250,8 @@ def _apply(connection: PostgresConnection, address: Address, migration: Migratio
     except _UNKNOWN as error:
         connection.execute("ROLLBACK TO SAVEPOINT optional")
         logger.warning(
-            "%s: the function of migration %d cannot be made, and groups are written more slowly without it: %s",
+            "%s: the functions of migration %d cannot be made; without them groups are written more slowly, and rows "
+            "that clients insert are found by polling: %s",
             address,
             migration.number,
             error.diag.message_primary,

@@ -20,7 +20,7 @@ import psycopg
 from holdfast.core.leases import Heartbeat, HeartbeatReply, WorkerKey
 from holdfast.errors import ClientClosed, StoreError
 from holdfast.fork import generation
-from holdfast.storage.contract import COMMITS_KEPT_MS, TOMBSTONES_KEPT_MS, Notifier
+from holdfast.storage.contract import CLIENT_ROWS_KEPT_MS, COMMITS_KEPT_MS, TOMBSTONES_KEPT_MS, Notifier, RowNotifier
 from holdfast.storage.members.member import Member
 from holdfast.storage.members.outcomes import Outcome
 from holdfast.storage.members.workers import Registration
@@ -31,15 +31,16 @@ from holdfast.storage.postgres.schema import migrate, require_current, version
 from holdfast.storage.postgres.transaction import BEGIN, ServerClock, run_pipelined, statements_of
 from holdfast.storage.postgres.writer import HeartbeatWriter, PostgresWriter
 from holdfast.storage.records import CommitId, InboxRow
+from holdfast.storage.relational.contract_reads import OpenContractReads
 from holdfast.storage.relational.raw_tables import RawTables, Unreadable
-from holdfast.storage.relational.reads import BoundStatement, RelationalReads
+from holdfast.storage.relational.reads import BoundStatement
 from holdfast.storage.relational.transaction import Row
 
 PATH_DIGITS: Final = 16
 READERS: Final = 2
 """Connections for concurrent reads: a long result does not delay short ones."""
 PIECE: Final = 20_000
-"""The commits, and the dead workers, that one `prune` deletes at most: a tenth of a second, on a reading connection."""
+"""The rows of each kind that one `prune` deletes at most: a tenth of a second, on a reading connection."""
 LOCK_TIMEOUT: Final = "1s"
 IDLE_TIMEOUT: Final = "3s"
 """Of `prune`, which delays no other transaction."""
@@ -55,15 +56,18 @@ _PARENT_CONNECTIONS: list[object] = []
 class CommitNotifier:
     """A notifier whose notifications are sent by the commits themselves."""
 
-    def __init__(self, listener: Notifier) -> None:
+    def __init__(self, listener: RowNotifier) -> None:
         self.open = listener.open
         self.close = listener.close
+        self.watch_rows = listener.watch_rows
+        self.rows_handled = listener.rows_handled
+        self.offered = listener.offered
 
     def notify(self) -> None:
         """Nothing to do: the commit has sent it."""
 
 
-class PostgresStore(RelationalReads):
+class PostgresStore(OpenContractReads):
     """A store in one schema of a database. `clock` is for tests: without it the server's clock decides."""
 
     def __init__(
@@ -183,14 +187,19 @@ class PostgresStore(RelationalReads):
     async def prune(self) -> bool:
         """Runs beside the writer. Rows that another process is deleting are skipped."""
         now_ms = self.now_ms()
-        _, _, [(commits,)], [(workers,)], _ = await self._read_all(
+        rows_before_ms = now_ms - CLIENT_ROWS_KEPT_MS
+        _, _, *deleted, _ = await self._read_all(
             BEGIN,
             (self.sql.begin_group, LOCK_TIMEOUT, IDLE_TIMEOUT),
             (self.sql.delete_old_commits, now_ms - COMMITS_KEPT_MS, PIECE),
             (self.sql.delete_dead_workers, now_ms - TOMBSTONES_KEPT_MS, PIECE),
+            (self.sql.delete_closed_events, rows_before_ms, PIECE),
+            (self.sql.delete_closed_offers, rows_before_ms, PIECE),
+            (self.sql.delete_refused_requests, rows_before_ms, PIECE),
+            (self.sql.delete_refused_events, rows_before_ms, PIECE),
             ("COMMIT",),
         )
-        return bool(PIECE in (commits, workers))
+        return any(count == PIECE for [(count,)] in deleted)
 
     def heartbeat(self, beat: Heartbeat, registration: Registration) -> HeartbeatReply:
         return self._open(self._heartbeat_writer).heartbeat(beat, registration)

@@ -142,7 +142,7 @@ TABLES: Final = (
         "kept",
         "updates",
     ),
-    *("questions", "workers", "commits", "clock", "migrations"),
+    *("questions", "workers", "commits", "clock", "migrations", "requests", "activity_events", "offers"),
 )
 
 _PLACEHOLDER: Final = re.compile(r"\?(\d*)")

@@ -88,6 +88,23 @@ class RawAttempt(Raw, frozen=True):
     options: bytes
     closed_at_ms: int | None
     failure: bytes | None
+    cancel_requested_at_ms: int | None
+
+
+class RawOffer(Raw, frozen=True):
+    """A row of `offers`."""
+
+    number: int
+    execution: int
+    activity: int
+    dimension: str
+    attempt: int
+    entry: int
+    exec_id: str
+    name: str
+    claim: str | None
+    sequences: str | None
+    withdrawn_at_ms: int | None
 
 
 class RawMessage(Raw, frozen=True):
@@ -122,6 +139,46 @@ class RawWorker(Raw, frozen=True):
 
     key: str
     state: str
+    registered_at_ms: int
+    deadline_ms: int
+    lease_ms: int
+    activities: str | None
+    """The names of the activities that it has, a JSON list."""
+
+    @property
+    def heard_at_ms(self) -> int:
+        """The time of its last heartbeat."""
+        return self.deadline_ms - self.lease_ms
+
+
+class RawRequest(Raw, frozen=True):
+    """A row of `requests` whose columns of the engine contradict one another."""
+
+    row: int
+    state: str
+    has_refusal: int
+    is_handled: int
+    instance_number: int | None
+    instances: int
+    """The instances with that number."""
+
+
+class RawReport(Raw, frozen=True):
+    """A row of `activity_events` whose columns of the engine contradict one another."""
+
+    row: int
+    state: str
+    has_refusal: int
+    is_handled: int
+
+
+class RawStranded(Raw, frozen=True):
+    """A row of `activity_events` that waits although its attempt has ended or was released."""
+
+    row: int
+    name: str | None
+    """Of the activity; None if no offer has its exec id."""
+    ended_at_ms: int
 
 
 class RawClosing(Raw, frozen=True):
@@ -145,6 +202,8 @@ RawKind = TypeVar("RawKind", bound=Raw)
 RAW_COLUMNS: Final[ColumnLists] = {
     "raw_instance_columns": RawInstance.__struct_fields__,
     "raw_attempt_columns": RawAttempt.__struct_fields__,
+    "raw_offer_columns": RawOffer.__struct_fields__,
+    "raw_worker_columns": RawWorker.__struct_fields__,
 }
 """The column lists of the audit by the names that statements use for them."""
 
@@ -192,6 +251,21 @@ class RawTables(ABC):
 
     def attempts(self) -> Iterator[RawAttempt | Unreadable]:
         return self._read("attempts", RawAttempt, self.sql.audit_attempts)
+
+    def offers(self) -> Iterator[RawOffer | Unreadable]:
+        return self._read("offers", RawOffer, self.sql.audit_offers)
+
+    def requests(self) -> Iterator[RawRequest | Unreadable]:
+        """Requests that contradict themselves."""
+        return self._read("requests", RawRequest, self.sql.audit_requests)
+
+    def reports(self) -> Iterator[RawReport | Unreadable]:
+        """Reports that contradict themselves."""
+        return self._read("activity_events", RawReport, self.sql.audit_events)
+
+    def stranded(self) -> Iterator[RawStranded | Unreadable]:
+        """Reports that wait for nothing."""
+        return self._read("activity_events", RawStranded, self.sql.audit_stranded)
 
     def messages(self) -> Iterator[RawMessage | Unreadable]:
         return self._read("inbox", RawMessage, self.sql.audit_inbox)

@@ -3,6 +3,7 @@
 from enum import StrEnum
 from typing import Final, TypeVar, cast
 
+from holdfast.core.children import NAME_LIMIT_BYTES
 from holdfast.core.lifecycle import AttemptState, InstanceState
 from holdfast.core.updates import UpdateState
 from holdfast.storage.records import (
@@ -16,6 +17,8 @@ from holdfast.storage.records import (
     OwnedRows,
     Parent,
     ParentAndChildren,
+    ReportRow,
+    RequestRow,
     UpdateRow,
 )
 from holdfast.storage.relational.transaction import Row
@@ -50,8 +53,10 @@ def attempt_of(row: Row) -> AttemptRecord:
 def owned_rows_of(attempts: list[Row], instances: list[Row]) -> OwnedRows:
     return OwnedRows(
         attempts=[
-            OwnedAttempt(key=AttemptKey(*key), state=AttemptState(state), ledger=ledger)
-            for *key, state, ledger in attempts
+            OwnedAttempt(
+                key=AttemptKey(*key), state=AttemptState(state), ledger=ledger, cancel_requested_at_ms=requested
+            )
+            for *key, state, ledger, requested in attempts
         ],
         instances=[OwnedInstance(number=number, fence=fence) for number, fence in instances],
     )
@@ -66,3 +71,70 @@ def relatives_of(parents: list[Row], counts: list[Row]) -> ParentAndChildren:
 
 def update_of(row: Row) -> UpdateRow:
     return UpdateRow(id=row[0], state=state_of(UpdateState, row[1]), answer=row[2])
+
+
+class _ClientTexts:
+    """Reads the texts of a row that a client wrote: SQLite returns bytes, which may be anything."""
+
+    def __init__(self) -> None:
+        self.fault: str | None = None
+
+    def name(self, value: object, column: str) -> str | None:
+        """A short text. The statements return a little more than the limit, so that a longer text is noticed."""
+        text = self.text(value, column)
+        if text is not None and len(text.encode()) > NAME_LIMIT_BYTES:
+            self.fault = self.fault or f"{column} is longer than {NAME_LIMIT_BYTES} bytes"
+            return None
+        return text
+
+    def text(self, value: object, column: str) -> str | None:
+        if not isinstance(value, bytes):
+            return None if value is None else str(value)
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            self.fault = self.fault or f"{column} is not valid UTF-8"
+            return None
+
+    def data(self, value: object, size_bytes: int | None, column: str) -> bytes | None:
+        """A long text as bytes. The statements return null for one above the limit, and its size."""
+        if value is None and size_bytes is not None:
+            self.fault = self.fault or f"{column} has {size_bytes:,} bytes, which is more than this worker accepts"
+        return value.encode() if isinstance(value, str) else cast("bytes | None", value)
+
+
+def request_of(row: Row) -> RequestRow:
+    texts = _ClientTexts()
+    return RequestRow(
+        row=row[0],
+        request_id=texts.name(row[1], "request_id") or "",
+        kind=texts.text(row[2], "kind") or "",
+        workflow=texts.name(row[3], "workflow"),
+        instance_id=texts.name(row[4], "instance_id"),
+        event_name=texts.name(row[5], "event_name"),
+        input=texts.data(row[6], row[7], "input") or b"",
+        policy=texts.text(row[8], "policy"),
+        start_at_ms=row[9],
+        deadline_after_ms=row[10],
+        manual=bool(row[11]),
+        fault=texts.fault,
+    )
+
+
+def report_of(row: Row) -> ReportRow:
+    texts = _ClientTexts()
+    number, execution, activity, attempt, dimension, name = row[11:17]
+    return ReportRow(
+        row=row[0],
+        event_id=texts.name(row[1], "event_id") or "",
+        exec_id=texts.text(row[2], "activity_exec_id") or "",
+        claim=texts.text(texts.data(row[3], row[4], "claim"), "claim"),
+        transition=texts.text(row[5], "transition") or "",
+        sequence=row[6],
+        payload=texts.data(row[7], row[8], "payload"),
+        error=texts.data(row[9], None, "error"),
+        inserted_at_ms=row[10],
+        key=None if number is None else AttemptKey(number, execution, activity, attempt, dimension),
+        name=name,
+        fault=texts.fault,
+    )

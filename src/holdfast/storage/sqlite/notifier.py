@@ -3,21 +3,26 @@
 A notification carries no data: the receiver polls the store. A lost one delays the receiver until its next poll, and an
 unnecessary one costs a poll. So `notify` never raises: if it cannot send (no descriptor is free), the others find the
 commit at their next poll. A folder or socket that was removed is created again by the next `notify`.
+
+Other programs that write to the file notify no process. A worker detects their rows by a probe (`foreign_writes`).
 """
 
 import asyncio
 import logging
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
+
+from holdfast.storage.sqlite.foreign_writes import ForeignWriteProbe
 
 logger = logging.getLogger("holdfast")
 
 FOLDER_MODE: Final = 0o700
 DATAGRAM: Final = b"!"
+MakeProbe: TypeAlias = Callable[[Callable[[str | None], None]], ForeignWriteProbe]
 MOST_DATAGRAMS: Final = 64
 SETTLING_SECONDS: Final = 2.0
 """How long after a new modification time the folder may change again with the same time: file systems store times with
@@ -27,7 +32,7 @@ a resolution of a few milliseconds, some of a second."""
 class SocketNotifier:
     """Sends to all other processes and receives from them. Sockets of processes that died are deleted."""
 
-    def __init__(self, store: Path, name: str, heard: Callable[[], None]) -> None:
+    def __init__(self, store: Path, name: str, heard: Callable[[], None], make_probe: MakeProbe | None = None) -> None:
         self._folder = store.with_name(store.name + "-wake")
         self._name = name
         self._heard = heard
@@ -37,6 +42,8 @@ class SocketNotifier:
         self._listed_at = self._settled_at = 0.0
         self._others: list[str] = []
         self._is_failing = False
+        self._make_probe = make_probe
+        self._probe: ForeignWriteProbe | None = None
 
     def open(self) -> None:
         """Create the socket and start to listen."""
@@ -65,8 +72,24 @@ class SocketNotifier:
             old.close()
             os.close(descriptor)
 
+    def watch_rows(self, inserted: Callable[[str | None], None] | None) -> None:
+        """Call `inserted` when other programs may have inserted rows; None ends this."""
+        if self._probe is not None:
+            self._probe.stop()
+            self._probe = None
+        if inserted is not None and self._make_probe is not None:
+            self._probe = self._make_probe(inserted)
+            self._probe.start()
+
+    def rows_handled(self, table: str, ids: Sequence[str]) -> None:
+        """Nothing to do: clients poll."""
+
+    def offered(self, queues: Collection[str]) -> None:
+        """Nothing to do: clients poll."""
+
     def close(self) -> None:
         """Stop listening, and delete the socket."""
+        self.watch_rows(None)
         if self._socket is None:
             return
         asyncio.get_running_loop().remove_reader(self._socket.fileno())

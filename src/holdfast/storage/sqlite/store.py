@@ -21,15 +21,17 @@ import apsw
 from holdfast.core.leases import Heartbeat, HeartbeatReply
 from holdfast.errors import ClientClosed, StoreError, StoreReplaced
 from holdfast.fork import generation
-from holdfast.storage.contract import COMMITS_KEPT_MS, IN_MEMORY, TOMBSTONES_KEPT_MS, Notifier
+from holdfast.storage.contract import CLIENT_ROWS_KEPT_MS, COMMITS_KEPT_MS, IN_MEMORY, TOMBSTONES_KEPT_MS, Notifier
 from holdfast.storage.members.member import Member
 from holdfast.storage.members.outcomes import Outcome
 from holdfast.storage.members.workers import Registration
 from holdfast.storage.records import CommitId
-from holdfast.storage.relational.reads import BoundStatement, RelationalReads
+from holdfast.storage.relational.contract_reads import OpenContractReads
+from holdfast.storage.relational.reads import BoundStatement
 from holdfast.storage.relational.transaction import Row
 from holdfast.storage.sqlite.connection import check_library, create, open_read_only, open_reader, statements
 from holdfast.storage.sqlite.files import StoreFiles
+from holdfast.storage.sqlite.foreign_writes import ForeignWriteProbe
 from holdfast.storage.sqlite.notifier import SocketNotifier
 from holdfast.storage.sqlite.writer import SqliteWriter
 
@@ -53,7 +55,7 @@ _PARENT_CONNECTIONS: list[object] = []
 """Connections of the parent of a forked process. They belong to the parent, and the child does not close them."""
 
 
-class SqliteStore(RelationalReads):
+class SqliteStore(OpenContractReads):
     """A store on one file. Any number of processes of one machine may use it at the same time."""
 
     def __init__(
@@ -84,6 +86,7 @@ class SqliteStore(RelationalReads):
         self._waiting = 0
         """Groups on the writer's thread, which has the writer to itself: several may hand in groups at once."""
         self._cleaned_to = BEFORE_ALL
+        self._offers_cleaned_to = ""
         self._was_closed = False
 
     @property
@@ -93,7 +96,18 @@ class SqliteStore(RelationalReads):
 
     def make_notifier(self, name: str, heard: Callable[[], None]) -> Notifier:
         """A notifier that uses sockets beside the file: every process that shares the file is on this machine."""
-        return SocketNotifier(self._path, name, heard)
+        return SocketNotifier(self._path, name, heard, None if self._named == IN_MEMORY else self._make_probe)
+
+    def _make_probe(self, inserted: Callable[[str | None], None]) -> ForeignWriteProbe:
+        return ForeignWriteProbe(self._foreign_version, self._has_new_rows, inserted)
+
+    def _foreign_version(self) -> int | None:
+        """A number that changes when another connection commits; None while the writer's thread uses the writer."""
+        writer = self._open(self._writer)
+        return None if self._waiting else writer.data_version()
+
+    def _has_new_rows(self) -> bool:
+        return bool(self._fetch(self.sql.has_new_rows, ())[0][0])
 
     @property
     def crash_marker_folder(self) -> Path:
@@ -198,17 +212,34 @@ class SqliteStore(RelationalReads):
         )
         gone = 0
         if dead or (count and oldest_ms < now_ms - COMMITS_KEPT_MS):
-            gone = await self._remove(writer, after, last if count else after)
+            last_old = last if count else after
+            gone = await self._remove(lambda wait: writer.prune(after, last_old, PIECE, wait=wait))
         has_more = count == PIECE
         self._cleaned_to = last if has_more else BEFORE_ALL
-        return has_more or gone == PIECE
+        has_more_rows = await self._prune_client_rows(writer, now_ms - CLIENT_ROWS_KEPT_MS)
+        return has_more or has_more_rows or gone == PIECE
 
-    async def _remove(self, writer: SqliteWriter, after: int, last: int) -> int:
+    async def _prune_client_rows(self, writer: SqliteWriter, before_ms: int) -> bool:
+        """The same for offers, their events, and refused rows of clients. Returns whether there may be more."""
+        after = self._offers_cleaned_to
+        [(last, count, closed)], refused = await self._read_all(
+            (self.sql.scan_offers, after, PIECE, before_ms), (self.sql.has_refused_rows, before_ms)
+        )
+        gone = 0
+        if closed or refused:
+            last_old = last if count else after
+            gone = await self._remove(lambda wait: writer.prune_client_rows(after, last_old, PIECE, wait=wait))
+        if gone == PIECE:
+            return True  # the same range again: an offer may have more events than one batch
+        self._offers_cleaned_to = last if count == PIECE else ""
+        return bool(count == PIECE)
+
+    async def _remove(self, delete: Callable[[bool], int | None]) -> int:
         """Write on this thread if the write lock is free, as groups are; otherwise on the writer's thread."""
-        gone = None if self._waiting else writer.prune(after, last, PIECE, wait=False)
+        gone = None if self._waiting else delete(False)
         if gone is not None:
             return gone
-        return await self._apart(lambda: writer.prune(after, last, PIECE, wait=True)) or 0
+        return await self._apart(lambda: delete(True)) or 0
 
     async def was_committed(self, commit_id: CommitId) -> bool:
         return bool(await self._read(self.sql.find_commit, commit_id))

@@ -28,6 +28,7 @@ TICK_SECONDS: Final = 1.0
 WARN_AFTER_TICKS: Final = 5
 """The ticks after which a wait is logged."""
 LOCKS: Final = Path("/proc/locks")
+LOCK_SUFFIX: Final = "-lock"
 STOPPED_STATES: Final = ("T", "t")
 PID_FIELD: Final = 4
 FILE_FIELD: Final = 5
@@ -84,9 +85,16 @@ class LockWaitMonitor:
                     warn(wait.lock)
 
 
+waits_for_other_programs: Final[set[Path]] = set()
+"""Stores whose write lock a writer of this process holds while it waits for a transaction of another program. That
+wait is logged by itself, with its cause (`foreign_writes`)."""
+
+
 def warn(lock: Path) -> None:
     """Log the process that holds the lock, as far as the system knows it."""
     pid = holder_of(lock)
+    if pid == os.getpid() and lock.with_name(lock.name.removesuffix(LOCK_SUFFIX)) in waits_for_other_programs:
+        return
     who = "another process has it" if pid is None else f"process {pid} has it{_how_it_is(pid)}"
     logger.warning(
         "writing waits for %s: %s. Reading goes on. Writing goes on by itself when that process goes on or ends",
@@ -130,7 +138,7 @@ class WriteLock:
     """Held around every write transaction and checkpoint. Each connection that writes has one of its own."""
 
     def __init__(self, store: Path) -> None:
-        self._inside = LockFile(store.with_name(store.name + "-lock"))
+        self._inside = LockFile(store.with_name(store.name + LOCK_SUFFIX))
         self._gate = LockFile(store.with_name(store.name + "-gate"))
 
     def close(self) -> None:

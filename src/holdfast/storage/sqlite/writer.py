@@ -16,7 +16,7 @@ import apsw
 
 from holdfast.core.leases import Heartbeat, HeartbeatReply
 from holdfast.errors import StoreError, StoreReplaced
-from holdfast.storage.contract import COMMITS_KEPT_MS, TOMBSTONES_KEPT_MS
+from holdfast.storage.contract import CLIENT_ROWS_KEPT_MS, COMMITS_KEPT_MS, TOMBSTONES_KEPT_MS
 from holdfast.storage.members.member import Member
 from holdfast.storage.members.outcomes import Failed, Outcome, Rejected
 from holdfast.storage.members.workers import Registration
@@ -33,6 +33,7 @@ from holdfast.storage.sqlite.connection import (
     statements,
 )
 from holdfast.storage.sqlite.files import StoreFiles
+from holdfast.storage.sqlite.foreign_writes import ForeignLock, ForeignLockWait
 from holdfast.storage.sqlite.write_lock import WriteLock
 
 
@@ -119,6 +120,8 @@ class SqliteWriter:
         self._wal_pages = 0
         self._is_checkpoint_failing = False
         self._connection.set_wal_hook(self._count_pages)
+        self._foreign = ForeignLockWait(path)
+        self._connection.set_busy_handler(self._foreign)
 
     def checkpoint(self) -> None:
         """Move the WAL into the database, as far as readers and the disk allow.
@@ -155,10 +158,25 @@ class SqliteWriter:
         return self._write_and_release(commit_id, members)
 
     def try_write(self, commit_id: CommitId, members: Sequence[Member]) -> list[Outcome] | None:
-        """Write a group if the write lock is free; None if it is held."""
+        """Write a group if the write lock is free; None if it is held, by a process of Holdfast or another program."""
         if not self._lock.take(wait=False):
             return None
-        return self._write_and_release(commit_id, members)
+        foreign = self._foreign
+        foreign.may_wait = False
+        try:
+            return self._write_and_release(commit_id, members)
+        except (ForeignLock, apsw.BusyError):  # before anything was written
+            return None
+        finally:
+            foreign.may_wait = True
+
+    def data_version(self) -> int:
+        """A number that differs from the last one if another connection has committed since."""
+        try:
+            rows = self._cursor.execute("PRAGMA data_version").fetchall()
+        except apsw.Error as error:
+            raise StoreError(f"{self._path} could not be read: {error}") from error
+        return int(str(rows[0][0]))
 
     def _write_and_release(self, commit_id: CommitId, members: Sequence[Member]) -> list[Outcome]:
         try:
@@ -193,17 +211,44 @@ class SqliteWriter:
         """Delete old commits in a range of ids, and at most `limit` keys that are long dead (W5). Returns the number of
         keys; None if the write lock is held and `wait` is False.
         """
+
+        def delete(transaction: SqliteTransaction) -> int:
+            transaction.update(self._sql.delete_old_commits, after, last, transaction.now_ms - COMMITS_KEPT_MS)
+            return transaction.update(self._sql.delete_dead_workers, transaction.now_ms - TOMBSTONES_KEPT_MS, limit)
+
+        return self._prune(delete, wait=wait)
+
+    def prune_client_rows(self, after: str, last: str, limit: int, *, wait: bool) -> int | None:
+        """Delete at most `limit` events in a range of offers, of instances that closed long ago, those offers, and as
+        many refused rows of each kind. Returns the largest number of rows of one kind; None as `prune`.
+        """
+
+        def delete(transaction: SqliteTransaction) -> int:
+            before_ms = transaction.now_ms - CLIENT_ROWS_KEPT_MS
+            gone = [
+                transaction.update(self._sql.delete_closed_events, after, last, before_ms, limit),
+                transaction.update(self._sql.delete_refused_requests, before_ms, limit),
+                transaction.update(self._sql.delete_refused_events, before_ms, limit),
+            ]
+            transaction.update(self._sql.delete_closed_offers, after, last, before_ms)
+            return max(gone)
+
+        return self._prune(delete, wait=wait)
+
+    def _prune(self, delete: Callable[[SqliteTransaction], int], *, wait: bool) -> int | None:
         if not self._lock.take(wait=wait):
             return None
+        self._foreign.may_wait = wait
         try:
             self._check_files()
-            transaction = self._begin()
-            transaction.update(self._sql.delete_old_commits, after, last, transaction.now_ms - COMMITS_KEPT_MS)
-            gone = transaction.update(self._sql.delete_dead_workers, transaction.now_ms - TOMBSTONES_KEPT_MS, limit)
+            gone = delete(self._begin())
             self._cursor.execute("COMMIT")
         except apsw.Error as error:
+            if isinstance(error, apsw.BusyError) and not wait:
+                return None  # another program has SQLite's own lock
             raise StoreError(f"{self._path} could not be cleaned up: {error}") from error
         finally:
+            self._foreign.may_wait = True
             self._roll_back()
             self._lock.release()
         return gone
@@ -219,17 +264,22 @@ class SqliteWriter:
             self.last_commit_ms = self._elapsed_ms() - before_ms
         except _BROKEN as error:
             self._roll_back()
+            if isinstance(error, apsw.BusyError) and not self._foreign.may_wait:
+                raise ForeignLock from error
             raise StoreError(f"{self._path} could not be written: {error}") from error
         except Exception as error:  # noqa: BLE001 - it becomes the outcome of the member that caused it
             self._roll_back()
             if len(members) == 1:
                 return [Failed(error=error)]
+            self._foreign.may_wait = True  # a part may be on disk from here on, so the group cannot be handed over
             middle = len(members) // 2
             return self._write_group(commit_id, members[:middle]) + self._write_group(commit_id, members[middle:])
         return outcomes
 
     def _begin(self) -> SqliteTransaction:
         self._cursor.execute("BEGIN IMMEDIATE")
+        if self._foreign.is_waiting:
+            self._foreign.end()
         self._cursor.execute(self._sql.advance_clock, (self._clock(),))
         return SqliteTransaction(self._connection, self._cursor, self._cursor.fetchall()[0][0])
 

@@ -14,15 +14,20 @@ Each test has a new store and a clock that the test moves. A store whose data on
 None from `make_another`; the tests with two stores are skipped then.
 """
 
+from holdfast.testing.conformance.activity_cancels import ActivityCancelRules
+from holdfast.testing.conformance.activity_events import ReportRules
 from holdfast.testing.conformance.attempts import AttemptRules, LargeInputRules
 from holdfast.testing.conformance.children import ChildRules
 from holdfast.testing.conformance.concurrent_duties import ConcurrentDutyRules
+from holdfast.testing.conformance.contract_rows import ContractRowRules
 from holdfast.testing.conformance.deadlines import DeadlineRules
 from holdfast.testing.conformance.groups import GroupRules, SharedStoreRules
 from holdfast.testing.conformance.id_policy import IdPolicyRules
 from holdfast.testing.conformance.instances import ContinueAsNewRules, FlowRules, InstanceRules, StateValueRules
+from holdfast.testing.conformance.launches import LaunchRules
 from holdfast.testing.conformance.messages import MessageRules
 from holdfast.testing.conformance.queries import QueryRules
+from holdfast.testing.conformance.requests import RequestRules
 from holdfast.testing.conformance.stale_workers import LostOwnerRules, StaleWorkerRules
 from holdfast.testing.conformance.streams import StreamRules
 from holdfast.testing.conformance.terminations import TerminationRules
@@ -36,6 +41,7 @@ class StoreConformance(
     InstanceRules,
     LargeInputRules,
     AttemptRules,
+    ActivityCancelRules,
     GroupRules,
     TerminationRules,
     IdPolicyRules,
@@ -54,5 +60,9 @@ class StoreConformance(
     WorkerListRules,
     StaleWorkerRules,
     ConcurrentDutyRules,
+    LaunchRules,
+    ContractRowRules,
+    RequestRules,
+    ReportRules,
 ):
     """Every rule of the kit."""

@@ -10,16 +10,22 @@ import msgspec
 from holdfast.core.activity_options import ActivityOptions
 from holdfast.core.admission import IdPolicy
 from holdfast.core.history import ActivityCompleted, Payload, Started, decode_event, encode_events
-from holdfast.core.ledger import SEED, exit_leg2
+from holdfast.core.ledger import SEED, enter_leg1, exit_leg2
 from holdfast.core.lifecycle import AttemptEvent, AttemptState
 from holdfast.payloads.limits import INLINE_LIMIT_BYTES
 from holdfast.storage.attempt_endings import transition
 from holdfast.storage.large_payloads import marked, offload
-from holdfast.storage.members.attempts import ClaimAttempts, HeartbeatAttempt, OpenNextAttempt, Transition
+from holdfast.storage.members.attempts import (
+    ClaimAttempts,
+    HeartbeatAttempt,
+    OpenNextAttempt,
+    RunPrepared,
+    Transition,
+)
 from holdfast.storage.members.instances import ClaimInstances, Release, Start
-from holdfast.storage.members.outcomes import ClaimedAttempts, ClaimedInstances, Rejected, StartedInstance
-from holdfast.storage.members.workers import MarkWorkerLost
-from holdfast.storage.records import AttemptKey, AttemptRecord, LargePayload
+from holdfast.storage.members.outcomes import Applied, ClaimedAttempts, ClaimedInstances, Rejected, StartedInstance
+from holdfast.storage.members.workers import MarkWorkerLost, ReleaseUnknown
+from holdfast.storage.records import AttemptKey, AttemptRecord, InstanceId, InstanceNumber, LargePayload, OwnedAttempt
 from holdfast.testing.conformance.bench import (
     ANNA,
     BERT,
@@ -34,9 +40,12 @@ from holdfast.testing.conformance.bench import (
     turn,
 )
 
+ENTERED = enter_leg1(SEED)[0]
+"""The digits of an attempt that was claimed and is being prepared."""
+
 
 class AttemptRules(Rules):
-    """L9, L13, L14, A2, A6, A8, G4, G5, G13."""
+    """L2, L3, L9, L13, L14, A2, A6, A8, G4, G5, G13."""
 
     def test_L13_a_completion_with_its_turn_enters_and_leaves_leg_2_in_one_commit(self) -> None:
         async def case(bench: Bench) -> None:
@@ -125,6 +134,98 @@ class AttemptRules(Rules):
             check(not await self._claim_attempts(bench), "it was claimed before its delay was over")
             bench.clock.now_ms += 100
             check([each.key.attempt for each in await self._claim_attempts(bench)] == [2])
+
+        self.on_bench(case)
+
+    def test_L2_a_claim_of_an_attempt_that_is_prepared_enters_leg_1_and_keeps_its_deadline(self) -> None:
+        async def case(bench: Bench) -> None:
+            record = await bench.started("a", activities=0)
+            options = ActivityOptions(prepares=True, schedule_to_start_ms=500, start_to_close_ms=100, heartbeat_ms=100)
+            expires_at_ms = bench.clock.now_ms + 500
+            ready = new_attempt(0, options=options, expires_at_ms=expires_at_ms)
+            check(applied(await bench.one(turn(record, attempts=(ready,)))))
+            [claimed] = await self._claim_attempts(bench)
+            check(claimed == (await self._with_instance(bench, record.number))[0], "a claim returns the row")
+            check((claimed.state, claimed.ledger, claimed.owner) == ("PREPARING", ENTERED, BERT))
+            check(
+                (claimed.started_at_ms, claimed.heartbeat_at_ms, claimed.expires_at_ms) == (None, None, expires_at_ms)
+            )
+            check(not await self._claim_attempts(bench), "it was claimed twice")
+            bench.clock.now_ms = expires_at_ms
+            check([each.key for each in await bench.store.expired_attempts(9)] == [claimed.key])
+
+        self.on_bench(case)
+
+    async def _with_instance(self, bench: Bench, number: InstanceNumber) -> list[AttemptRecord]:
+        rows = await bench.store.read_attempts(number, 1)
+        return [msgspec.structs.replace(each, instance_id=InstanceId("a"), workflow="flow") for each in rows]
+
+    def test_L3_a_prepared_attempt_runs_once_in_the_name_of_its_owner(self) -> None:
+        async def case(bench: Bench) -> None:
+            record = await bench.started("a", activities=0)
+            mine = new_attempt(0, owner=ANNA, state=AttemptState.PREPARING, ledger=ENTERED, expires_at_ms=999)
+            check(applied(await bench.one(turn(record, attempts=(mine,)))))
+            before = (await bench.store.read_attempts(record.number, 1))[0]
+            check((before.state, before.started_at_ms, before.heartbeat_at_ms) == ("PREPARING", None, None))
+            run = RunPrepared(owner=ANNA, key=before.key, from_ledger=ENTERED, expires_at_ms=bench.clock.now_ms + 700)
+            bench.clock.now_ms += 5
+            for wrong in (
+                msgspec.structs.replace(run, owner=BERT),
+                msgspec.structs.replace(run, from_ledger=799_000_000_000_000),
+                msgspec.structs.replace(run, key=msgspec.structs.replace(run.key, attempt=2)),
+            ):
+                check(isinstance(await bench.one(wrong), Rejected))
+            check((await bench.store.read_attempts(record.number, 1))[0] == before)
+            check(await bench.one(run) == Applied(changed=1))
+            after = (await bench.store.read_attempts(record.number, 1))[0]
+            check((after.state, after.ledger, after.owner) == ("RUNNING", 889_000_000_000_000, ANNA))
+            check((after.started_at_ms, after.heartbeat_at_ms) == (bench.clock.now_ms, bench.clock.now_ms))
+            check(after.expires_at_ms == run.expires_at_ms)
+            bench.clock.now_ms += 5
+            check(await bench.one(run) == Applied(changed=0), "the reply was lost, and it is submitted again")
+            check(isinstance(await bench.one(msgspec.structs.replace(run, owner=BERT)), Rejected))
+            check((await bench.store.read_attempts(record.number, 1))[0] == after)
+
+        self.on_bench(case)
+
+    def test_A2_a_prepared_attempt_that_was_cancelled_expired_or_released_does_not_run(self) -> None:
+        async def case(bench: Bench) -> None:
+            record = await bench.started("a", activities=0)
+            mine = tuple(
+                new_attempt(number, owner=ANNA, state=AttemptState.PREPARING, ledger=ENTERED, expires_at_ms=1)
+                for number in range(4)
+            )
+            check(applied(await bench.one(turn(record, attempts=mine))))
+            rows = await bench.store.read_attempts(record.number, 1)
+            check(applied(await bench.one(turn(await bench.instance("a"), abandoned=(0,)))))
+            again = new_attempt(1, attempt=2, failures=1)
+            expired = OpenNextAttempt(ended=transition(rows[1], AttemptEvent.EXPIRE), next=again, by_owner=False)
+            check(applied(await bench.one(expired)))
+            released = OwnedAttempt(key=rows[2].key, state=AttemptState.PREPARING, ledger=ENTERED)
+            check(applied(await bench.one(ReleaseUnknown(owner=ANNA, attempts=(released,)))))
+            runs = [RunPrepared(owner=ANNA, key=row.key, from_ledger=ENTERED, expires_at_ms=None) for row in rows]
+            check(all(isinstance(outcome, Rejected) for outcome in await bench.commit(*runs[:3])))
+            after = await bench.store.read_attempts(record.number, 1)
+            states = [(each.key.activity, str(each.state), each.ledger) for each in after]
+            check(states[0] == (0, "CANCELLED", ENTERED))
+            check(states[1:3] == [(1, "TIMED_OUT", ENTERED), (1, "READY", SEED)])
+            check(states[3:] == [(2, "READY", ENTERED), (3, "PREPARING", ENTERED)])
+            check(applied(await bench.one(runs[3])))
+            check(applied(await bench.one(turn(await bench.instance("a"), abandoned=(3,)))))
+            check(await bench.one(runs[3]) == Applied(changed=0), "it ran, and was cancelled after that")
+            check((await bench.store.read_attempts(record.number, 1))[-1].state == "CANCELLED_RUNNING")
+
+        self.on_bench(case)
+
+    def test_A6_a_heartbeat_of_an_attempt_that_is_prepared_is_rejected(self) -> None:
+        async def case(bench: Bench) -> None:
+            record = await bench.started("a", activities=0)
+            mine = new_attempt(0, owner=ANNA, state=AttemptState.PREPARING, ledger=ENTERED)
+            check(applied(await bench.one(turn(record, attempts=(mine,)))))
+            before = (await bench.store.read_attempts(record.number, 1))[0]
+            beat = HeartbeatAttempt(owner=ANNA, key=before.key, details=b"1", expires_at_ms=7)
+            check(isinstance(await bench.one(beat), Rejected))
+            check((await bench.store.read_attempts(record.number, 1))[0] == before)
 
         self.on_bench(case)
 

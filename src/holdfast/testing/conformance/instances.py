@@ -11,11 +11,22 @@ from typing import Any
 
 import msgspec
 
-from holdfast.core.history import ContinuedAsNew, Payload, Started, decode_event, encode_event, encode_events
+from holdfast.core.deadlines import Deadline
+from holdfast.core.history import (
+    ContinuedAsNew,
+    EventReceived,
+    Payload,
+    Started,
+    UpdateAccepted,
+    decode_event,
+    encode_event,
+    encode_events,
+)
 from holdfast.core.leases import WorkerKey
 from holdfast.core.lifecycle import AttemptState, InstanceState
-from holdfast.storage.members.instances import Block, ClaimInstances, Release, SaveFlow
-from holdfast.storage.members.outcomes import ClaimedInstances, Rejected, StartedInstance
+from holdfast.storage.members.instances import Block, ClaimInstances, Release, RetryBlocked, SaveFlow, Terminate
+from holdfast.storage.members.messages import Deliver
+from holdfast.storage.members.outcomes import ClaimedInstances, Delivered, Rejected, RetriedInstance, StartedInstance
 from holdfast.storage.members.turns import NextExecution, Turn
 from holdfast.storage.records import Fence, InstanceId, InstanceNumber, InstanceRecord, StateValue, TimerRow
 from holdfast.testing.conformance.bench import (
@@ -133,6 +144,78 @@ class InstanceRules(Rules):
                 check((now.state, now.owner, now.blocked) == (InstanceState.RUNNING, ANNA, None))
                 check(now.fence == fence + 1)
                 fence = now.fence
+
+        self.on_bench(case)
+
+    def test_G15_an_instance_is_not_claimable_before_the_time_that_its_start_names(self) -> None:
+        async def case(bench: Bench) -> None:
+            at_ms = bench.clock.now_ms + 1_000
+            deadline = Deadline(500)
+            begun = await bench.one(start("a", start_at_ms=at_ms, deadline=deadline))
+            check(isinstance(begun, StartedInstance) and begun.created and begun.instance.start_at_ms == at_ms)
+            again = await bench.one(start("a", start_at_ms=at_ms + 1))
+            check(isinstance(again, StartedInstance) and not again.created, "another time finds the instance")
+            record = await bench.instance("a")
+            check((record.state, record.claimable_at_ms) == (InstanceState.REQUESTED, at_ms))
+            check(record.start_at_ms == at_ms)
+            found = await bench.store.read_deadline(record.number)
+            check(found is not None and found.at_ms == at_ms + 500, "the deadline counts from the first turn")
+            payload = Payload(msgspec.Raw(b"[]"))
+            sent = (
+                UpdateAccepted(time_ms=0, id="u", name="add", input=payload),
+                EventReceived(time_ms=0, name="word", value=payload),
+            )
+            for event in sent:
+                check(isinstance(await bench.one(Deliver(id=record.id, event=event)), Delivered))
+            claim = ClaimInstances(owner=BERT, workflows=("flow",), limit=9)
+            due = await bench.store.next_due_ms(workflows=("flow",), queues=(), names=(), after_ms=-1)
+            check(due == at_ms, "messages do not make it claimable earlier")
+            bench.clock.now_ms = at_ms - 1
+            check(await bench.one(claim) == NOTHING)
+            bench.clock.now_ms = at_ms
+            claimed = await bench.one(claim)
+            check(isinstance(claimed, ClaimedInstances) and [each.id for each in claimed.instances] == ["a"])
+            check(len((await bench.store.load(record.number, 1)).inbox) == 3)
+            bench.beat(BERT)
+            plain = await bench.one(start("b", start_at_ms=at_ms - 1))
+            check(isinstance(plain, StartedInstance))
+            claimed = await bench.one(claim)
+            check(isinstance(claimed, ClaimedInstances) and len(claimed.instances) == 1, "a time in the past is now")
+
+        self.on_bench(case)
+
+    def test_G12_a_blocked_instance_is_retried_on_request_by_every_build(self) -> None:
+        async def case(bench: Bench) -> None:
+            record = await bench.started("a")
+            retry = RetryBlocked(id=record.id)
+            for given in (retry, RetryBlocked(id=record.id, number=record.number)):
+                found = await bench.one(given)
+                check(isinstance(found, RetriedInstance) and not found.was_blocked, "it is not blocked")
+            check(await bench.instance("a") == record)
+            block = Block(number=record.number, owner=ANNA, fence=record.fence, reason="why", build="one")
+            check(applied(await bench.one(block)))
+            check(not await bench.store.has_blocked(("flow",), "one"))
+            claim = ClaimInstances(owner=BERT, workflows=("flow",), limit=9)
+            check(await bench.one(claim) == ClaimedInstances(instances=[]), "nothing but a request makes it claimable")
+            found = await bench.one(retry)
+            check(isinstance(found, RetriedInstance) and found.was_blocked)
+            check((await bench.instance("a")).state is InstanceState.RUNNING)
+            due_ms = await bench.store.next_due_ms(workflows=("flow",), queues=(), names=(), after_ms=-1)
+            check(due_ms is not None and due_ms <= bench.clock.now_ms)
+            claimed = await bench.one(claim)
+            check(isinstance(claimed, ClaimedInstances) and [each.id for each in claimed.instances] == ["a"])
+            (again,) = claimed.instances if isinstance(claimed, ClaimedInstances) else []
+            check((again.blocked, again.losses, again.fence) == (None, 0, record.fence + 1))
+            check(isinstance(await bench.one(block), Rejected), "the worker that blocked it does not own it")
+            second = msgspec.structs.replace(block, owner=BERT, fence=again.fence, build="two")
+            check(applied(await bench.one(second)))
+            check(not await bench.store.has_blocked(("flow",), "two"), "this build has tried it again")
+            check(await bench.store.has_blocked(("flow",), "one"), "every build tries it once for each request")
+            await bench.one(Terminate(id=record.id))
+            closed = await bench.one(retry)
+            check(isinstance(closed, RetriedInstance) and not closed.was_blocked)
+            check((await bench.instance("a")).state is InstanceState.TERMINATED)
+            check(isinstance(await bench.one(RetryBlocked(id=InstanceId("unknown"))), Rejected))
 
         self.on_bench(case)
 

@@ -37,6 +37,7 @@ from holdfast.storage.members.member import Member
 from holdfast.testing.crashes import ignore_crashes
 from holdfast.testing.duplicating_store import DuplicatingStore
 from holdfast.testing.replayer import Replayer
+from holdfast.testing.simulation.contract_checks import ActivityOutcome
 from holdfast.testing.simulation.platform import SimulatedClockAndIds, SimulatedNotifications, SimulationLoop, TaskLease
 
 LONGEST_CLIENT_PAUSE_SECONDS: Final = 1.0
@@ -132,6 +133,8 @@ class Job:
     actions: tuple[ClientAction, ...] = ()
     kept: Callable[[Any, Mapping[str, Any]], bool] | None = None
     """Checks the state values of the instance, given its result."""
+    agrees: Callable[[Any, Sequence[ActivityOutcome]], bool] | None = None
+    """Compares the result with the ends of the instance's external activities (see `ContractSimulation`)."""
     creators: tuple[str, ...] = ()
     """The chain of instances that starts it, if a workflow and not the client does."""
 
@@ -155,6 +158,12 @@ class SimulationReport:
     commits: int = 0
     replies_lost: int = 0
     violations: list[str] = field(default_factory=list[str])
+    blackouts: int = 0
+    """How often all workers were dead at once."""
+    busiest: int = 0
+    """The most reads of all workers in one simulated second."""
+    rows: dict[str, int] = field(default_factory=dict[str, int])
+    """The number of rows of clients by kind and final state, such as ``COMPLETED APPLIED``."""
     trace: list[str] = field(default_factory=list[str])
     store: Path = Path()
 
@@ -179,6 +188,7 @@ class Simulation:
         lost_replies: float = 0.0,
         replace_rate: float = 0.0,
         drain_rate: float = 0.0,
+        blackout_seconds: float = 0.0,
     ) -> None:
         self._random = Random(seed)  # noqa: S311 - reproducible on purpose
         self._jobs = jobs
@@ -191,6 +201,11 @@ class Simulation:
         self._lost_replies = lost_replies
         self._replace_rate = replace_rate
         self._drain_rate = drain_rate
+        self._blackout_seconds = blackout_seconds
+        self._is_dark = False
+        """All workers are dead."""
+        self._stores: list[DuplicatingStore] = []
+        """The stores of living workers."""
         self._notifications = SimulatedNotifications(self._random)
         self._finished = False
         self.report = SimulationReport(seed)
@@ -201,17 +216,38 @@ class Simulation:
         loop = SimulationLoop(self._random)
         loop.set_exception_handler(self._on_unhandled)
         try:
-            loop.run_until_complete(asyncio.wait_for(self._everything(), LONGEST_RUN_SECONDS))
+            patience = LONGEST_RUN_SECONDS + self._blackout_seconds
+            loop.run_until_complete(asyncio.wait_for(self._everything(), patience))
         finally:
             loop.close()
         self.report.violations += [str(problem) for problem in audit(self.report.store)]
         return self.report
 
     async def _everything(self) -> None:
-        workers = [asyncio.ensure_future(self._keep_working(name)) for name in ("anna", "bert")]
+        tasks = [asyncio.ensure_future(self._keep_working(name)) for name in ("anna", "bert")]
+        tasks += [asyncio.ensure_future(self._black_out()), asyncio.ensure_future(self._count_reads())]
         await self._start_and_collect()
         self._finished = True
-        await asyncio.gather(*workers)
+        await asyncio.gather(*tasks)
+
+    async def _black_out(self) -> None:
+        """Kill all workers at once, for the given time."""
+        if self._blackout_seconds:
+            await asyncio.sleep(self._random.random() * 2 * LONGEST_PAUSE_SECONDS)
+            self._is_dark = True
+            self.report.blackouts += 1
+            await asyncio.sleep(self._blackout_seconds)
+            self._is_dark = False
+
+    async def _count_reads(self) -> None:
+        """Measure the reads of the workers in each simulated second: a loop that polls without a pause shows there."""
+        before: dict[int, int] = {}
+        while not self._finished:
+            after = {id(store): store.reads for store in self._stores}
+            reads = sum(count - before.get(key, 0) for key, count in after.items())
+            self.report.busiest = max(self.report.busiest, reads)
+            before = after
+            await asyncio.sleep(1.0)
 
     def _on_unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """Report exceptions that no task handled (invariant 23), except simulated crashes."""
@@ -231,15 +267,23 @@ class Simulation:
                 if job.creators:
                     continue
                 await asyncio.sleep(self._random.random() * 0.2)
-                for _ in range(self._random.choice((1, 1, 2))):
-                    await client.start(job.workflow, *job.arguments, id=job.id)
+                await self._start(client, job)
                 if self._replace_rate:
                     await self._replace(client, job)
             await asyncio.gather(*(run_actions(client, job.id, job.actions, self._random) for job in self._jobs))
             for job in self._jobs:
                 await self._collect(client, job)
+            await self._settle(client)
         finally:
             await client.close()
+
+    async def _start(self, client: Client, job: Job) -> None:
+        """Start a job, sometimes twice."""
+        for _ in range(self._random.choice((1, 1, 2))):
+            await client.start(job.workflow, *job.arguments, id=job.id)
+
+    async def _settle(self, client: Client) -> None:
+        """Wait, after the end of all jobs, for whatever else the workers have to do."""
 
     async def _collect(self, client: Client, job: Job) -> None:
         """Wait for the end of a job and compare its result with the expected one."""
@@ -275,6 +319,9 @@ class Simulation:
         """Run a worker, and its successors after crashes."""
         life = 0
         while not self._finished:
+            if self._is_dark:
+                await asyncio.sleep(1.0)
+                continue
             life += 1
             await self._one_life(f"{name}{life}")
             await asyncio.sleep(self._random.random() * LONGEST_PAUSE_SECONDS)
@@ -294,6 +341,7 @@ class Simulation:
                 raise SimulatedCrash
 
         store = self._store(name, self._lost_replies)
+        self._stores.append(store)
         engine = Engine(
             store,
             workflows=self._workflows,
@@ -306,6 +354,8 @@ class Simulation:
         ended = asyncio.ensure_future(self._until(crashed))
         await asyncio.wait((entering, ended), return_when=asyncio.FIRST_COMPLETED)
         await ended
+        if self._is_dark:
+            crashed.set()
         if crashed.is_set():
             await kill_engine(engine)  # before its other tasks run: a killed process does not clean up
         entering.cancel()
@@ -313,11 +363,11 @@ class Simulation:
             await entering
         if not crashed.is_set():
             await self._leave(engine, crashed)
-        self.report.violations += store.violations
+        self._stores.remove(store)
         self.report.replies_lost += store.replies_lost
 
     async def _until(self, crashed: asyncio.Event) -> None:
-        while not crashed.is_set() and not self._finished:
+        while not crashed.is_set() and not self._finished and not self._is_dark:
             with suppress(TimeoutError):
                 async with asyncio.timeout(0.5):
                     await crashed.wait()
@@ -344,7 +394,9 @@ class Simulation:
 
     def _store(self, name: str, lost_replies: float = 0.0) -> DuplicatingStore:
         clock = SimulatedClockAndIds(self._random, name).now_ms
-        return DuplicatingStore(self.report.store, clock=clock, random=self._random, lost_replies=lost_replies)
+        store = DuplicatingStore(self.report.store, clock=clock, random=self._random, lost_replies=lost_replies)
+        store.violations = self.report.violations  # those of clients count as well
+        return store
 
     def _platform(self, name: str, hook: Any = None) -> Platform:
         return Platform(

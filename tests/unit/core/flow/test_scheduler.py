@@ -15,6 +15,7 @@ from tests.unit.core.flow.flow_states import (
     trigger,
 )
 
+from holdfast.core.collation import Digit
 from holdfast.core.flow.definition import FailurePolicy
 from holdfast.core.flow.graph import Graph, GraphEdge, Join
 from holdfast.core.flow.scheduler import (
@@ -30,7 +31,7 @@ from holdfast.core.flow.scheduler import (
     join_verdict,
     undecided_edge,
 )
-from holdfast.errors import MalformedGraph, UnknownActivity, UnknownWord
+from holdfast.errors import IllegalMove, MalformedGraph, UnknownActivity, UnknownWord
 
 FOX = graph_of("quick->brown", "brown->fox", "fox->jumped", "fox->slept", "slept->ate")
 
@@ -372,3 +373,63 @@ def test_names_that_are_not_there_are_refused() -> None:
         Graph.of("u", {"t": Join.ALL}, [])
     with pytest.raises(UnknownActivity, match="'x'"):
         DIAMOND.reachable("x")
+
+
+def streaming(*more: GraphEdge) -> Graph:
+    """A source whose responses two nodes take, one of them together with the output of another node."""
+    joins: dict[str, Join] = dict.fromkeys(("start", "source", "taker", "both", "other", "last"), Join.ALL)
+    edges = (
+        GraphEdge("start", "source"),
+        GraphEdge("start", "other"),
+        GraphEdge("source", "taker", carries_responses=True),
+        GraphEdge("source", "both", carries_responses=True),
+        GraphEdge("other", "both"),
+        GraphEdge("taker", "last"),
+        *more,
+    )
+    return Graph.of("start", joins, edges)
+
+
+def test_K10_the_first_response_starts_the_nodes_that_take_it() -> None:
+    scheduler = FlowScheduler(streaming())
+    with pytest.raises(IllegalMove, match="cannot send a response"):
+        scheduler.respond("source")
+    scheduler.trigger()
+    assert scheduler.respond("source").started == ["taker"]
+    assert scheduler.respond("source").started == []
+    assert scheduler.key.rstrip("0") == "998868"  # both last other source start taker
+    assert scheduler.finish("other", Completed()).started == ["both"]
+    assert scheduler.finish("source", Completed()).started == []
+    assert scheduler.finish("taker", Completed()).started == ["last"]
+
+
+def test_K10_a_source_that_completes_without_a_response_starts_them_too() -> None:
+    scheduler = FlowScheduler(streaming())
+    scheduler.trigger()
+    assert scheduler.finish("source", Completed()).started == ["taker"]
+
+
+def test_K10_a_source_that_fails_skips_nodes_that_have_not_begun_and_leaves_the_others() -> None:
+    scheduler = FlowScheduler(streaming())
+    scheduler.trigger()
+    scheduler.respond("source")
+    assert scheduler.finish("source", OOPS).skipped == ["both"]
+    assert scheduler.digit("taker") is Digit.STARTED
+    taken = scheduler.graph.outgoing["source"][0]
+    assert scheduler.edge(taken) is EdgeState.TAKEN
+    assert scheduler.finish("taker", OOPS).skipped == ["last"]
+    fresh = FlowScheduler(streaming())
+    fresh.trigger()
+    assert fresh.finish("source", OOPS).skipped == ["taker", "both", "last"]
+
+
+def test_K10_the_edges_of_responses_are_read_from_a_history() -> None:
+    scheduler = FlowScheduler(streaming())
+    scheduler.trigger()
+    scheduler.respond("source")
+    changes = scheduler.take_changes()
+    assert changes is not None
+    read = FlowScheduler(streaming())
+    read.restore(changes)
+    assert read.key == scheduler.key
+    assert read.finish("other", Completed()).started == ["both"]

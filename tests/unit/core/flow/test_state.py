@@ -10,23 +10,26 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.simulation.flow_oracle import foretell
-from tests.simulation.flow_plans import ERRORS, Plan, Step, fold, plans, text_of, work
+from tests.simulation.flow_plans import ACTIVITIES, ERRORS, Plan, Step, fold, plans, text_of
+from tests.support.examples import examples
 
 import holdfast as hf
 from holdfast.core import history as ev
 from holdfast.core.collation import Digit
 from holdfast.core.flow.scheduler import EdgeState, FlowScheduler
-from holdfast.core.flow.state import FlowState, replay_event
+from holdfast.core.flow.state import FlowState, ResponseStream, replay_event
 from holdfast.core.history import Payload
 from holdfast.core.run import ExecutionId
+from holdfast.core.updates import RELEASE_UPDATE
 from holdfast.flows.compiled_flow import CompiledFlow
 from holdfast.flows.run import FlowRun, failure_payload
 from holdfast.payloads.failures import resolve_builtin
 
 MOST_STEPS = 400
-EXAMPLES = {50: 50, 300: 120}.get(settings().max_examples, 2_000)
+EXAMPLES = examples(dev=50, ci=120, nightly=2_000)
 """Each is a whole run, read again after every event."""
-SLOTS = [name for name in FlowState.__slots__ if name != "scheduler"]
+SLOTS = [name for name in FlowState.__slots__ if name not in ("scheduler", "closed_stream")]
+BY_NAME = {activity.name: activity for activity in ACTIVITIES}
 
 
 def payload(value: Any) -> Payload:
@@ -39,7 +42,7 @@ class Play:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         flow = hf.Flow.parse(text_of(plan))
-        self._compiled = CompiledFlow(flow.definition, flow.hash, lambda _: work)
+        self._compiled = CompiledFlow(flow.definition, flow.hash, BY_NAME.__getitem__)
         self.run = self._fresh()
         self.history: list[ev.HistoryEvent] = []
         self.time_ms = 1
@@ -53,6 +56,8 @@ class Play:
     def apply(self, event: ev.Input) -> None:
         if isinstance(event, ev.ChildStarted | ev.ChildRefused):
             self._started.add(event.child)
+        if isinstance(event, ev.UpdateAccepted):
+            assert self.run.accepts_update(event)
         self.run.apply(event)
         output = self.run.take_output()
         self.history += output.events
@@ -70,7 +75,9 @@ class Play:
     def answers(self) -> list[ev.Input]:
         """What could happen next."""
         book = self.run.state
-        found: list[ev.Input] = [self._activity(number) for number in book.activities]
+        found: list[ev.Input] = [self._activity(number) for number in book.activities if number not in book.streams]
+        found += [answer for number, stream in book.streams.items() for answer in self._stream(number, stream)]
+        found += [self._release(node) for node in book.held if self.run.scheduler.digit(node) is Digit.PAUSED]
         found += [
             ev.ChildCompleted(
                 time_ms=self.time_ms, child=number, result=payload(fold(self._children[number]["own"], [1]))
@@ -83,7 +90,7 @@ class Play:
                 found.append(ev.ChildStarted(time_ms=self.time_ms, child=number))
                 found.append(ev.ChildRefused(time_ms=self.time_ms, child=number, reason="taken"))
         for timer, node in book.timers.items():
-            if self._step(node).kind in ("late", "timer"):
+            if self._step(node).kind in ("late", "timer") or node in book.held:
                 found.append(ev.TimerFired(time_ms=self.time_ms, timer=timer))
         for name in book.waits:
             if name != "never":
@@ -98,13 +105,47 @@ class Play:
         result = payload(fold(given["own"], given["values"]))
         return ev.ActivityCompleted(time_ms=self.time_ms, activity=number, result=result)
 
+    def _stream(self, number: int, stream: ResponseStream) -> list[ev.Input]:
+        """The next value, the same of a second attempt, the end, or a failure."""
+        given = self._inputs[number]
+        found: list[ev.Input] = []
+        for attempt in range(stream.attempt, 3):
+            begins_again = attempt != stream.attempt and not stream.is_resumable
+            next_value = 0 if begins_again else len(stream.values)
+            if next_value < given["count"]:
+                value = payload(next_value)
+                found.append(
+                    ev.ActivityYielded(
+                        time_ms=self.time_ms, activity=number, number=stream.received, value=value, attempt=attempt
+                    )
+                )
+            else:
+                completed = ev.ActivityCompleted(
+                    time_ms=self.time_ms, activity=number, result=Payload(), attempt=attempt
+                )
+                found.append(completed)
+        if given["fails"]:
+            failure = failure_payload(ValueError("broken stream"))
+            found.append(ev.ActivityFailed(time_ms=self.time_ms, activity=number, failure=failure))
+        return found
+
+    def _release(self, node: str) -> ev.UpdateAccepted:
+        given = payload([node, 5] if self.time_ms % 2 else [node])
+        return ev.UpdateAccepted(time_ms=self.time_ms, id=f"{self.time_ms}", name=RELEASE_UPDATE, input=given)
+
     def _step(self, node: str) -> Step:
         return self.plan.by_name[node]
 
 
 def books_of(run: FlowRun) -> dict[str, Any]:
     found: dict[str, Any] = {name: getattr(run.state, name) for name in SLOTS}
-    found["fan_outs"] = {name: (each.count, each.begun, each.results) for name, each in run.state.fan_outs.items()}
+    found["fan_outs"] = {
+        name: (each.count, each.begun, each.results, each.is_restarted) for name, each in run.state.fan_outs.items()
+    }
+    for name in ("streams", "responses"):
+        found[name] = {
+            key: (each.attempt, each.values, each.received, each.is_closed) for key, each in found[name].items()
+        }
     return found
 
 

@@ -95,6 +95,19 @@ def test_every_line_of_the_broken_flow_is_reported_at_once() -> None:
         ("{cycle: strat, after: start}", 'no activity "strat" to go back to (did you mean start?)'),
         ("{cycle: it, after: start}", "which does not come before it"),
         ("{raise: {event: e}, after: start}", "raise: it needs to"),
+        ("{run: x, after: start, hold: 5}", "hold must be true or a mapping such as {timeout: 1d}, not 5"),
+        ("{run: x, after: start, hold: soon}", 'hold must be true or a mapping such as {timeout: 1d}, not "soon"'),
+        ("{run: x, after: start, hold: {}}", "hold: it needs a timeout; write hold: true for a hold without one"),
+        ("{run: x, after: start, hold: {timeot: 1d}}", 'hold: there is no key "timeot" here (did you mean timeout?)'),
+        ("{run: x, after: start, hold: {timeout: -1}}", "hold: timeout must be 0 to"),
+        ("{run: x, after: start, hold: {timeout: it.output}}", "hold.timeout: it has no value before it runs"),
+        ("{run: x, after: start, hold: {timeout: \"'soon'\"}}", "a duration is a number of seconds, 0 or more"),
+        ("{trigger: true, hold: true}", "it is the trigger, which does nothing that could be held"),
+        ("{run: x, after: start, each: start.responses}", "each: start runs no activity, so it has no responses"),
+        ("{run: x, after: start, each: strat.responses}", 'no activity "strat" (did you mean start?)'),
+        ("{run: x, after: start, each: it.responses}", "it runs once for each item and has no responses"),
+        ("{run: x, after: start, input: start.responses}", "start.responses stands alone in each"),
+        ("{run: x, after: start, each: 'start.responses + []'}", "start.responses stands alone in each"),
         ("{trigger: false}", "trigger must be true"),
         ("{each: start.input, after: start}", "it does nothing"),
         ("nothing", "it must be a mapping such as {run"),
@@ -415,3 +428,48 @@ def test_the_checker_never_crashes_on_junk(activities: object, output: object) -
 def test_any_text_is_read_or_refused(text: str) -> None:
     with suppress(FlowError):
         load(text)
+
+
+@pytest.mark.parametrize(
+    ("source", "line", "said"),
+    [
+        (
+            "{run: s, after: start}",
+            "{run: x, after: start, each: s.responses}",
+            "it must come after s, whose responses",
+        ),
+        ("{run: s, after: start, each: start.input}", "{run: x, after: s, each: s.responses}", "once for each item"),
+        ("{run: s, after: start, hold: true}", "{run: x, after: s, each: s.responses}", "s has a hold, so its"),
+        ("{run: s, after: start}", "{run: x, after: s, when: 'true', each: s.responses}", "has a condition, which is"),
+        ("{run: s, after: start}", "{run: x, after: {s: {catch: E}}, each: s.responses}", "it must come after s"),
+        ("{run: s, after: start}", "{run: x, after: [s, start], join: any, each: s.responses}", "use join: all"),
+        ("{run: s, after: start}", "{run: x, after: s, each: s.responses, input: s.output}", "read item, not s"),
+        ("{wait: {event: e}, after: start}", "{run: x, after: s, each: s.responses}", "s runs no activity"),
+    ],
+)
+def test_K10_responses_that_cannot_be_items_are_refused_with_their_line(source: str, line: str, said: str) -> None:
+    ((number, message),) = problems_of(with_nodes(f"s: {source}", f"it: {line}"))
+    assert number == 5
+    assert said in message
+
+
+def test_K10_responses_of_an_activity_that_yields_nothing_are_refused_if_that_is_known() -> None:
+    text = with_nodes("s: {run: s, after: start}", "it: {run: x, after: s, each: s.responses}")
+    known = KnownNames(activities={"s", "x"}, without_stream={"s"})
+    assert problems_of(text, known) == [(5, 'it: each: s has no responses, because "s" yields no values')]
+    assert load_text(text, "flow.yaml", KnownNames(activities={"s", "x"})).warnings == ()
+
+
+def test_K11_a_trigger_cannot_be_held() -> None:
+    said = "start: it is the trigger, which does nothing that could be held; hold a node after it"
+    assert problems_of("flow: f\nactivities:\n  start:\n    trigger: true\n    hold: true\n") == [(5, said)]
+
+
+def test_K11_a_hold_of_an_interrupt_of_the_instance_itself_is_a_warning() -> None:
+    (warning,) = load_text(with_nodes("it: {interrupt: self, after: start, hold: true}"), "flow.yaml").warnings
+    assert str(warning) == "it: hold has no effect here: the instance ends when this node runs"
+
+
+def test_G6_the_policy_for_events_is_one_of_two_words() -> None:
+    text = f"event_policy: drop\n{HEAD}"
+    assert problem_of(text) == 'event_policy must be one of mailbox, drop_unsubscribed, not "drop"'

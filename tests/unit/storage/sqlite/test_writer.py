@@ -64,7 +64,7 @@ def test_L13_a_checkpoint_that_fails_takes_nothing_back(tmp_path: Path, monkeypa
     on_a_store(tmp_path, case)
 
 
-@pytest.mark.parametrize("error", [apsw.IOError, apsw.BusyError, apsw.CantOpenError, apsw.FullError])
+@pytest.mark.parametrize("error", [apsw.IOError, apsw.CantOpenError, apsw.FullError])
 def test_L13_a_transaction_that_cannot_begin_is_an_error_of_the_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[Exception]
 ) -> None:

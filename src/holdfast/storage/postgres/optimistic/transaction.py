@@ -13,10 +13,11 @@ from typing import Any, Final
 
 from holdfast.core.admission import IdPolicy
 from holdfast.core.history import EventReceived
-from holdfast.storage.members.attempts import Completion, HeartbeatAttempt, OpenNextAttempt
+from holdfast.storage.members.attempts import Completion, HeartbeatAttempt, OpenNextAttempt, RunPrepared
 from holdfast.storage.members.instances import Release, Start
 from holdfast.storage.members.member import Member
 from holdfast.storage.members.messages import Deliver
+from holdfast.storage.members.row_handling import HandleRequest
 from holdfast.storage.members.turns import Turn
 from holdfast.storage.postgres.connection import PostgresConnection
 from holdfast.storage.postgres.optimistic.batch_function import BatchedStatement, call_of, kinds_of
@@ -77,9 +78,11 @@ def _is_likely(member: Member) -> bool:
             return member.policy is IdPolicy.IDEMPOTENT and (
                 member.first is None or _is_without_relatives(member.first)
             )
+        case HandleRequest():
+            return isinstance(member.action, Start) and _is_likely(member.action)
         case Deliver():
             return isinstance(member.event, EventReceived)
-        case Completion() | OpenNextAttempt() | Release() | HeartbeatAttempt():
+        case Completion() | OpenNextAttempt() | Release() | HeartbeatAttempt() | RunPrepared():
             return True
         case _:  # a member that is not listed waits for each answer, which is always correct
             return False

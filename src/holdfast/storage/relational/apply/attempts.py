@@ -1,30 +1,44 @@
-"""Apply members about attempts: completions, next attempts, claims, heartbeats. Every change is guarded (A2, L13)."""
+"""Apply members about attempts: completions, next attempts, claims, prepared attempts, heartbeats.
+
+Every change is guarded (A2, L13).
+"""
 
 import json
 from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 
-from holdfast.core.activity_options import decode_options
+from holdfast.core.activity_options import decode_options, expires_at_cancelled_ms
 from holdfast.core.admission import DeliveryVerdict, MessageKind, decide_delivery
 from holdfast.core.checks import require
-from holdfast.core.ledger import Leg1Verdict, conclude_leg1, enter_leg1
-from holdfast.core.lifecycle import AttemptEvent, AttemptState, InstanceState
+from holdfast.core.ledger import Leg1Verdict, conclude_leg1, enter_leg1, read_ledger
+from holdfast.core.lifecycle import ATTEMPT_FINAL, INSTANCE_FINAL, AttemptEvent, AttemptState, InstanceState, next_state
 from holdfast.payloads.failures import Failure
 from holdfast.payloads.limits import INLINE_LIMIT_BYTES
-from holdfast.storage.attempt_endings import end_by_failure
+from holdfast.storage.attempt_endings import end_by_cancel, end_by_failure
 from holdfast.storage.large_payloads import large_payload, reference_of
-from holdfast.storage.members.attempts import ClaimAttempts, Completion, HeartbeatAttempt, OpenNextAttempt, Transition
-from holdfast.storage.members.member import CANCEL_REQUESTED
-from holdfast.storage.members.outcomes import Applied, ClaimedAttempts, Outcome, Rejected
+from holdfast.storage.members.attempts import (
+    CancelActivity,
+    ClaimAttempts,
+    Completion,
+    HeartbeatAttempt,
+    OpenNextAttempt,
+    RunPrepared,
+    Transition,
+)
+from holdfast.storage.members.member import CANCEL_AWAITED, CANCEL_REQUESTED
+from holdfast.storage.members.outcomes import Applied, CancelledActivity, ClaimedAttempts, Outcome, Rejected
 from holdfast.storage.records import AttemptKey, AttemptRecord, InstanceNumber, NewAttempt
-from holdfast.storage.relational.apply.shared_writes import input_column, insert_payloads, put_in_inbox
+from holdfast.storage.relational.apply.shared_writes import input_column, insert_payloads, offer_attempt, put_in_inbox
 from holdfast.storage.relational.rows import attempt_of
 from holdfast.storage.relational.transaction import Transaction
 
+RUNNING: Final = AttemptState.RUNNING
+
 
 def insert_attempt(transaction: Transaction, number: InstanceNumber, execution: int, new: NewAttempt) -> None:
-    """Insert an attempt, READY or RUNNING."""
+    """Insert an attempt: READY, or in the name of the worker that inserts it PREPARING or RUNNING."""
     large = None
     if len(new.input) > INLINE_LIMIT_BYTES:  # here, because most inputs are small: no call for each attempt
         large = large_payload(new.input)
@@ -44,24 +58,55 @@ def insert_attempt(transaction: Transaction, number: InstanceNumber, execution: 
         new.options,
         new.available_at_ms,
         new.scheduled_at_ms,
-        transaction.now_ms if new.owner is not None else None,
+        transaction.now_ms if new.state is RUNNING else None,
         new.expires_at_ms,
         new.failures,
         new.losses,
         new.details,
     )
+    if new.is_external:
+        offer_attempt(transaction, AttemptKey(number, execution, new.activity, new.attempt), new.name, entry=1)
 
 
 def close_by_completion(transaction: Transaction, completion: Completion, ledger: int) -> bool:
     """Move the attempt to its final state with the digits given; False if it was not as expected.
 
-    A request to cancel that came in between does not make the answer stale: nothing waits for it any more (A1).
+    A request to cancel that came in between does not make a result stale, nor a failure that nothing waits for any
+    more (A1). A failure for which the workflow waits is stale: it is answered by `end_as_cancelled`.
     """
     overdue_at_ms = None if completion.by_owner else transaction.now_ms
     if _move(transaction, completion, completion.from_state, ledger, overdue_at_ms):
         return True
-    is_running = completion.from_state is AttemptState.RUNNING
-    return is_running and _move(transaction, completion, AttemptState.CANCELLED_RUNNING, ledger, overdue_at_ms)
+    if completion.from_state is not AttemptState.RUNNING:
+        return False
+    if completion.to_state is not AttemptState.COMPLETED and _cancel_requested_for(transaction, completion) is not None:
+        return False
+    return _move(transaction, completion, AttemptState.CANCELLED_RUNNING, ledger, overdue_at_ms)
+
+
+def _cancel_requested_for(transaction: Transaction, ended: Completion | Transition) -> AttemptRecord | None:
+    """The attempt, if its owner reports the end of a RUNNING attempt whose cancel was requested from outside since."""
+    if ended.from_state is not AttemptState.RUNNING:
+        return None
+    for row in transaction.fetch(transaction.sql.lock_attempt, *ended.key.primary_key):
+        attempt = attempt_of(row)
+        is_requested = attempt.cancel_requested_at_ms is not None and attempt.owner == ended.owner
+        return attempt if is_requested and attempt.state is AttemptState.CANCELLED_RUNNING else None
+    return None
+
+
+def end_as_cancelled(transaction: Transaction, ended: Completion | Transition, *, by_owner: bool) -> bool:
+    """Answer the failure of an attempt whose cancel was requested from outside since its body failed.
+
+    The workflow gets `ActivityCancelled` instead of the failure, and there is no retry (A1). False if there is no such
+    request, or the attempt is not as its owner saw it.
+    """
+    attempt = None if ended.to_state is AttemptState.COMPLETED else _cancel_requested_for(transaction, ended)
+    if attempt is None:
+        return False
+    event = AttemptEvent.FAIL if ended.to_state is AttemptState.FAILED else AttemptEvent.EXPIRE
+    answer = end_by_cancel(attempt, event, now_ms=transaction.now_ms, failure=ended.failure)
+    return isinstance(apply_completion(transaction, msgspec.structs.replace(answer, by_owner=by_owner)), Applied)
 
 
 def move_attempt(transaction: Transaction, move: Transition, overdue_at_ms: int | None = None) -> bool:
@@ -103,6 +148,8 @@ def apply_completion(transaction: Transaction, completion: Completion) -> Outcom
         answer = None
     ledger = completion.applied_ledger if answer is None else completion.entered_ledger
     if not close_by_completion(transaction, completion, ledger):
+        if end_as_cancelled(transaction, completion, by_owner=completion.by_owner):
+            return Applied()
         return Rejected(reason="the attempt is closed, or owned by another worker")
     if answer is not None:
         put_in_inbox(transaction, completion.key.number, completion.key.execution, answer)
@@ -129,6 +176,8 @@ def apply_open_next_attempt(transaction: Transaction, retry: OpenNextAttempt) ->
     key = retry.ended.key
     overdue_at_ms = None if retry.by_owner else transaction.now_ms
     if not move_attempt(transaction, retry.ended, overdue_at_ms):
+        if end_as_cancelled(transaction, retry.ended, by_owner=retry.by_owner):
+            return Applied()
         cancelled = msgspec.structs.replace(retry.ended, from_state=AttemptState.CANCELLED_RUNNING)
         if retry.ended.from_state is AttemptState.RUNNING and move_attempt(transaction, cancelled, overdue_at_ms):
             return Applied()  # the code no longer waits for the activity, so it is not retried
@@ -138,12 +187,79 @@ def apply_open_next_attempt(transaction: Transaction, retry: OpenNextAttempt) ->
     return Applied()
 
 
-def release(transaction: Transaction, attempt: AttemptRecord) -> None:
-    """The claimer was lost before the body began: the same attempt is READY again; its next entry is a rerun (W6)."""
+def apply_cancel_activity(transaction: Transaction, member: CancelActivity) -> Outcome:
+    """Cancel the newest attempt of an activity from outside. The lock of the instance keeps a next one from opening."""
+    where = (member.number, member.execution, member.activity, member.dimension)
+    gate = transaction.fetch(transaction.sql.instance_gate, member.number)
+    is_there = bool(gate) and gate[0][0] not in INSTANCE_FINAL and gate[0][1] == member.execution
+    rows = transaction.fetch(transaction.sql.newest_attempt, *where) if is_there else []
+    if not rows:
+        return Rejected(reason="its execution has ended")
+    attempt = attempt_of(rows[0])
+    if attempt.state in ATTEMPT_FINAL:
+        return Rejected(reason=f"its last attempt is {attempt.state}")
+    return CancelledActivity(key=attempt.key, state=cancel_attempt(transaction, attempt))
+
+
+def cancel_attempt(transaction: Transaction, attempt: AttemptRecord) -> AttemptState:
+    """The cancel column of the transition table for an attempt that this transaction has locked (A1).
+
+    An attempt that no executor has is CANCELLED, and its workflow gets the answer. A running one is asked to stop, and
+    the workflow waits for its end. `IllegalTransition` if the attempt has ended.
+    """
+    state = next_state(attempt.state, AttemptEvent.CANCEL)
+    if attempt.state is AttemptState.RUNNING:
+        now_ms = transaction.now_ms
+        expires = expires_at_cancelled_ms(
+            decode_options(attempt.options),
+            scheduled_at_ms=attempt.scheduled_at_ms,
+            started_at_ms=attempt.started_at_ms or attempt.scheduled_at_ms,
+            heard_at_ms=now_ms,
+        )
+        changed = transaction.update(
+            transaction.sql.request_activity_cancel, now_ms, expires, *attempt.key.primary_key, attempt.ledger
+        )
+        require(changed == 1, f"attempt {attempt.key} was not RUNNING any more inside one transaction")
+    elif state is AttemptState.CANCELLED:
+        ended = end_by_cancel(attempt, AttemptEvent.CANCEL, now_ms=transaction.now_ms)
+        applied = isinstance(apply_completion(transaction, ended), Applied)
+        require(applied, f"attempt {attempt.key} was not {attempt.state} any more inside one transaction")
+    return state
+
+
+def release(transaction: Transaction, attempt: AttemptRecord) -> bool:
+    """The claimer was lost before the body began: the same attempt is READY again; its next entry is a rerun (W6).
+
+    An external attempt is offered under a new exec id, or ends if no further entry is allowed (L8). Returns whether it
+    is READY.
+    """
+    options = decode_options(attempt.options)
+    if options.external is not None:
+        return _offer_again(transaction, attempt, most_entries=options.max_claims)
+    expires = options.expires_at_ready_ms(scheduled_at_ms=attempt.scheduled_at_ms, available_at_ms=transaction.now_ms)
+    transaction.update(transaction.sql.release_attempt, expires, *attempt.key.primary_key)
+    return True
+
+
+def has_new_report(transaction: Transaction, attempt: AttemptRecord) -> bool:
+    """Whether a report about an external attempt waits to be handled: its claim is not released before that (A5)."""
+    offers = transaction.fetch(transaction.sql.current_offer, *attempt.key.primary_key)
+    return any(transaction.fetch(transaction.sql.has_new_report, exec_id) for exec_id, _ in offers)
+
+
+def _offer_again(transaction: Transaction, attempt: AttemptRecord, *, most_entries: int) -> bool:
+    for exec_id, _ in transaction.fetch(transaction.sql.current_offer, *attempt.key.primary_key):
+        transaction.update(transaction.sql.withdraw_offer, transaction.now_ms, exec_id)
+    entries = read_ledger(attempt.ledger).leg1_entries
+    if entries >= most_entries:
+        dead_letter(transaction, attempt)
+        return False
     expires = decode_options(attempt.options).expires_at_ready_ms(
-        scheduled_at_ms=attempt.scheduled_at_ms, available_at_ms=transaction.now_ms
+        scheduled_at_ms=attempt.scheduled_at_ms, available_at_ms=attempt.available_at_ms
     )
     transaction.update(transaction.sql.release_attempt, expires, *attempt.key.primary_key)
+    offer_attempt(transaction, attempt.key, attempt.name, entry=entries + 1)
+    return True
 
 
 def apply_claim_attempts(transaction: Transaction, claim: ClaimAttempts) -> Outcome:
@@ -158,7 +274,7 @@ def apply_claim_attempts(transaction: Transaction, claim: ClaimAttempts) -> Outc
         if left <= 0:
             break
         for row in transaction.fetch(transaction.sql.ready_attempts, queue, transaction.now_ms, names, left):
-            claimed = _claim(transaction, claim, _with_input(transaction, attempt_of(row)))
+            claimed = _claim(transaction, claim, with_input(transaction, attempt_of(row)))
             if claimed is not None:
                 taken.append(claimed)
     return ClaimedAttempts(attempts=taken)
@@ -171,7 +287,7 @@ def _waiting_queues(transaction: Transaction, queues: Sequence[str], names: str)
     return [queue for (queue,) in rows]
 
 
-def _with_input(transaction: Transaction, attempt: AttemptRecord) -> AttemptRecord:
+def with_input(transaction: Transaction, attempt: AttemptRecord) -> AttemptRecord:
     """The attempt with its input in place. A missing payload stays a reference, and the body fails."""
     reference = reference_of(attempt.input)
     rows = transaction.fetch(transaction.sql.read_payload, attempt.key.number, reference) if reference else []
@@ -180,11 +296,16 @@ def _with_input(transaction: Transaction, attempt: AttemptRecord) -> AttemptReco
 
 def _claim(transaction: Transaction, claim: ClaimAttempts, ready: AttemptRecord) -> AttemptRecord | None:
     options = decode_options(ready.options)
+    if options.external is not None:
+        return None  # an executor claims it; this worker has an activity of the same name
     now_ms = transaction.now_ms
     entered, verdict = enter_leg1(ready.ledger, limit=options.max_claims)
     if verdict is Leg1Verdict.EXHAUSTED:
-        _dead_letter(transaction, ready)
+        dead_letter(transaction, ready)
         return None
+    if options.prepares:
+        transaction.update(transaction.sql.prepare_attempt, entered, claim.owner, *ready.key.primary_key, ready.ledger)
+        return msgspec.structs.replace(ready, state=AttemptState.PREPARING, ledger=entered, owner=claim.owner)
     ledger = conclude_leg1(entered)
     expires = options.expires_at_running_ms(
         scheduled_at_ms=ready.scheduled_at_ms, started_at_ms=now_ms, heard_at_ms=now_ms
@@ -202,19 +323,35 @@ def _claim(transaction: Transaction, claim: ClaimAttempts, ready: AttemptRecord)
     )
 
 
-def _dead_letter(transaction: Transaction, ready: AttemptRecord) -> None:
-    """L8: too many claims were lost before the body began. READY -> QUEUED -> FAILED in one commit."""
-    claims = decode_options(ready.options).max_claims
+def dead_letter(transaction: Transaction, attempt: AttemptRecord) -> None:
+    """L8: too many claims were lost before the body began. From READY it is READY -> QUEUED -> FAILED in one commit."""
+    claims = decode_options(attempt.options).max_claims
     failure = Failure(
         type="holdfast.errors.ClaimsExhausted",
-        message=f"{ready.name} was claimed {claims} times and each claimer was lost before it began",
+        message=f"{attempt.name} was claimed {claims} times and each claimer was lost before it began",
         retryable=False,
     )
-    queued = msgspec.structs.replace(ready, state=AttemptState.QUEUED)
-    ended = end_by_failure(queued, failure, (), event=AttemptEvent.FAIL, now_ms=transaction.now_ms, random_number=0.0)
+    claimed = attempt
+    if attempt.state is AttemptState.READY:
+        claimed = msgspec.structs.replace(attempt, state=AttemptState.QUEUED)
+    ended = end_by_failure(claimed, failure, (), event=AttemptEvent.FAIL, now_ms=transaction.now_ms, random_number=0.0)
     require(isinstance(ended, Completion), "a failure that must not be retried was retried")
     if isinstance(ended, Completion):
-        apply_completion(transaction, msgspec.structs.replace(ended, from_state=AttemptState.READY))
+        apply_completion(transaction, msgspec.structs.replace(ended, from_state=attempt.state))
+
+
+def apply_run_prepared(transaction: Transaction, member: RunPrepared) -> Outcome:
+    """Conclude leg 1 of a prepared attempt: its body may begin (L3). Applied once, and found applied after that."""
+    now_ms = transaction.now_ms
+    ledger = conclude_leg1(member.from_ledger)
+    started = (ledger, now_ms, now_ms, member.expires_at_ms)
+    guard = (*member.key.primary_key, member.owner)
+    if transaction.fetch(transaction.sql.run_prepared, *started, *guard, member.from_ledger):
+        return Applied()
+    for state in (RUNNING, AttemptState.CANCELLED_RUNNING):
+        if transaction.fetch(transaction.sql.owned_attempt, *guard, state, ledger):
+            return Applied(changed=0)  # the reply to an earlier commit was lost, and the worker submits it again
+    return Rejected(reason="the attempt is closed, or owned by another worker")
 
 
 def apply_heartbeat(transaction: Transaction, beat: HeartbeatAttempt) -> Outcome:
@@ -223,7 +360,14 @@ def apply_heartbeat(transaction: Transaction, beat: HeartbeatAttempt) -> Outcome
     rows = transaction.fetch(transaction.sql.heartbeat_attempt, *seen, *beat.key.primary_key, beat.owner)
     if not rows:
         return Rejected(reason="the attempt is closed, or owned by another worker")
-    return Rejected(reason=CANCEL_REQUESTED) if rows[0][0] == AttemptState.CANCELLED_RUNNING else Applied()
+    return refusal_of_cancelled(*rows[0]) or Applied()
+
+
+def refusal_of_cancelled(state: AttemptState, cancel_requested_at_ms: int | None) -> Rejected | None:
+    """The reply to a heartbeat or to values of an attempt that was asked to stop (A6); None if it was not."""
+    if state != AttemptState.CANCELLED_RUNNING:
+        return None
+    return Rejected(reason=CANCEL_REQUESTED if cancel_requested_at_ms is None else CANCEL_AWAITED)
 
 
 def _gate(transaction: Transaction, key: AttemptKey) -> DeliveryVerdict:

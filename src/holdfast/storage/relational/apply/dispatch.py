@@ -8,13 +8,22 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from holdfast.core.leases import WorkerKey
-from holdfast.storage.members.attempts import ClaimAttempts, Completion, HeartbeatAttempt, OpenNextAttempt
+from holdfast.storage.members.attempts import (
+    CancelActivity,
+    ClaimAttempts,
+    Completion,
+    HeartbeatAttempt,
+    OpenNextAttempt,
+    RunPrepared,
+)
+from holdfast.storage.members.contract_rows import InsertReport, InsertRequest
 from holdfast.storage.members.instances import (
     Block,
     ClaimInstances,
     CloseChildren,
     Expire,
     Release,
+    RetryBlocked,
     SaveFlow,
     SetDeadline,
     Start,
@@ -23,18 +32,23 @@ from holdfast.storage.members.instances import (
 from holdfast.storage.members.member import Member
 from holdfast.storage.members.messages import AnswerQuery, AskQuery, ClaimQueries, DeleteQueries, Deliver
 from holdfast.storage.members.outcomes import Outcome, Rejected
+from holdfast.storage.members.row_handling import HandleReports, HandleRequest, QueueAttempts
 from holdfast.storage.members.turns import StreamValues, Turn
 from holdfast.storage.members.workers import MarkWorkerLost, ReleaseUnknown
 from holdfast.storage.relational.apply import attempts
+from holdfast.storage.relational.apply.activity_events import apply_handle_reports
 from holdfast.storage.relational.apply.children import apply_close_children, apply_terminate
+from holdfast.storage.relational.apply.contract_inserts import apply_insert_report, apply_insert_request
 from holdfast.storage.relational.apply.deadlines import apply_expire, apply_set_deadline
 from holdfast.storage.relational.apply.instances import (
     apply_block,
     apply_claim_instances,
     apply_release,
+    apply_retry_blocked,
     apply_save_flow,
     apply_start,
 )
+from holdfast.storage.relational.apply.launches import apply_queue_attempts
 from holdfast.storage.relational.apply.messages import apply_deliver
 from holdfast.storage.relational.apply.queries import (
     apply_answer_query,
@@ -42,6 +56,7 @@ from holdfast.storage.relational.apply.queries import (
     apply_claim_queries,
     apply_delete_queries,
 )
+from holdfast.storage.relational.apply.requests import apply_handle_request
 from holdfast.storage.relational.apply.streams import apply_stream_values
 from holdfast.storage.relational.apply.turns import apply_turn
 from holdfast.storage.relational.apply.workers import apply_mark_worker_lost, apply_release_unknown
@@ -74,10 +89,13 @@ APPLY_BY_TYPE: Final[dict[type[Member], Callable[[Transaction, Any], Outcome]]] 
     Completion: attempts.apply_completion,
     Terminate: apply_terminate,
     OpenNextAttempt: attempts.apply_open_next_attempt,
+    CancelActivity: attempts.apply_cancel_activity,
     ClaimAttempts: attempts.apply_claim_attempts,
+    RunPrepared: attempts.apply_run_prepared,
     ClaimInstances: apply_claim_instances,
     Release: apply_release,
     Block: apply_block,
+    RetryBlocked: apply_retry_blocked,
     HeartbeatAttempt: attempts.apply_heartbeat,
     MarkWorkerLost: apply_mark_worker_lost,
     ReleaseUnknown: apply_release_unknown,
@@ -91,5 +109,10 @@ APPLY_BY_TYPE: Final[dict[type[Member], Callable[[Transaction, Any], Outcome]]] 
     ClaimQueries: apply_claim_queries,
     AnswerQuery: apply_answer_query,
     DeleteQueries: apply_delete_queries,
+    HandleRequest: apply_handle_request,
+    HandleReports: apply_handle_reports,
+    QueueAttempts: apply_queue_attempts,
+    InsertRequest: apply_insert_request,
+    InsertReport: apply_insert_report,
 }
 """The function for each type of member. A test compares the keys with the union."""

@@ -31,7 +31,7 @@ from holdfast.storage.instance_endings import (
     state_after,
 )
 from holdfast.storage.records import InboxRow, InstanceNumber, InstanceRecord
-from holdfast.storage.relational.apply.shared_writes import put_in_inbox
+from holdfast.storage.relational.apply.shared_writes import hasten_silence, put_in_inbox
 from holdfast.storage.relational.transaction import Transaction
 
 _payload: Final = msgspec.json.Decoder(Payload)
@@ -97,6 +97,7 @@ def end_from_outside(transaction: Transaction, found: InstanceRecord, ended: Ext
     require(changed == 1, f"instance {number} was not {found.state} any more inside one transaction")
     transaction.update(transaction.sql.append_history, number, found.execution, found.turn, encode_events(events))
     settle_pending(transaction, number)
+    hasten_silence(transaction, number)
     answer_parent(transaction, number, state, outcome)
     transaction.update(transaction.sql.insert_closing, number, found.execution, parent_end_of(ended))
 

@@ -9,7 +9,7 @@ from holdfast.core.checks import require
 from holdfast.core.leases import MAX_LOST_OWNERS
 from holdfast.core.lifecycle import InstanceState
 from holdfast.storage.instance_endings import REPLACED
-from holdfast.storage.members.instances import Block, ClaimInstances, Release, SaveFlow, Start
+from holdfast.storage.members.instances import Block, ClaimInstances, Release, RetryBlocked, SaveFlow, Start
 from holdfast.storage.members.outcomes import (
     APPLIED,
     ClaimedInstances,
@@ -17,11 +17,13 @@ from holdfast.storage.members.outcomes import (
     EndedInstance,
     Outcome,
     Rejected,
+    RetriedInstance,
     StartedInstance,
     applied_if_changed,
 )
 from holdfast.storage.records import Fence, InstanceNumber, InstanceRecord, LargePayload
 from holdfast.storage.relational.apply.children import terminate_with_children
+from holdfast.storage.relational.apply.contract_inserts import insert_trace
 from holdfast.storage.relational.apply.messages import apply_deliver
 from holdfast.storage.relational.apply.shared_writes import (
     input_column,
@@ -45,6 +47,8 @@ def apply_start(transaction: Transaction, start: Start) -> Outcome:
     large = large_input(start.input)
     number = _insert_instance(transaction, start, large)
     outcome = _start_again(transaction, start, large) if number is None else _begin(transaction, start, number, large)
+    if start.trace is not None and isinstance(outcome, StartedInstance):
+        insert_trace(transaction, start.trace, outcome.instance.number)
     if start.mail is None or not isinstance(outcome, StartedInstance) or (outcome.created and start.mail_taken):
         return outcome
     delivered = apply_deliver(transaction, start.mail)
@@ -58,6 +62,8 @@ def _begin(
     if large is not None:
         insert_payloads(transaction, number, (large,))
     insert_payloads(transaction, number, start.payloads)
+    if start.start_at_ms is not None:
+        transaction.update(transaction.sql.set_start_at, start.start_at_ms, number)
     if start.deadline is not None:
         set_deadline(transaction, number, start.deadline)
     if start.first is not None:
@@ -118,7 +124,7 @@ def _insert_instance(transaction: Transaction, start: Start, large: LargePayload
         1 if first else 0,
         first.fence if first else 0,
         first.owner if first else None,
-        None if first else 0,
+        None if first else start.start_at_ms or 0,
         first.stamp_ms if first else transaction.now_ms,
         input_column(start.input, large),
         start.input_hash,
@@ -147,7 +153,7 @@ def _created(start: Start, number: InstanceNumber, large: LargePayload | None, n
         turn=1 if first else 0,
         fence=first.fence if first else Fence(0),
         owner=first.owner if first and closed is None else None,
-        claimable_at_ms=None if first else 0,
+        claimable_at_ms=None if first else start.start_at_ms or 0,
         stamp_ms=first.stamp_ms if first else now_ms,
         input=input_column(start.input, large),
         input_hash=start.input_hash,
@@ -155,6 +161,7 @@ def _created(start: Start, number: InstanceNumber, large: LargePayload | None, n
         blocked=None,
         created_at_ms=_created_at_ms(start, now_ms),
         closed_at_ms=now_ms if closed else None,
+        start_at_ms=start.start_at_ms,
     )
 
 
@@ -177,6 +184,20 @@ def apply_block(transaction: Transaction, block: Block) -> Outcome:
             transaction.sql.block_instance, block.reason, block.build, block.number, block.fence, block.owner
         )
     )
+
+
+def apply_retry_blocked(transaction: Transaction, member: RetryBlocked) -> Outcome:
+    """G12: a worker that has the code tries the instance once more, and blocks it again if its turn still fails."""
+    sql = transaction.sql
+    by_id = (sql.lock_instance_by_id, member.id)
+    rows = transaction.fetch(*(by_id if member.number is None else (sql.lock_instance, member.number)))
+    if not rows:
+        return Rejected(reason=f"no instance has the id {member.id!r}")
+    found = RetriedInstance(instance=instance_of(rows[0]))
+    if found.was_blocked:
+        changed = transaction.update(sql.retry_blocked, found.instance.number)
+        require(changed == 1, f"instance {found.instance.number} was not BLOCKED any more inside one transaction")
+    return found
 
 
 def apply_save_flow(transaction: Transaction, flow: SaveFlow) -> Outcome:

@@ -134,8 +134,18 @@ def _raise(transaction: Transaction, mailbox: Row, event: EventReceived, message
 
 
 def _update(transaction: Transaction, found: InstanceRecord, event: UpdateAccepted) -> EventVerdict:
-    """Put an update into the inbox (G5). For its empty name see `release_instance.sql`."""
+    """Put an update into the inbox (G5). For its empty name see `release_instance.sql`.
+
+    It does not start the first turn of an instance earlier than its start names (G15).
+    """
     verdict = record_update(transaction, found, event)
     if verdict is EventVerdict.DELIVER:
-        put_in_inbox(transaction, found.number, found.execution, event, name="")
+        put_in_inbox(
+            transaction,
+            found.number,
+            found.execution,
+            event,
+            name="",
+            wakes=found.may_begin(transaction.now_ms),
+        )
     return verdict

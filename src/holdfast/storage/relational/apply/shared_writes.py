@@ -4,11 +4,12 @@ from collections.abc import Sequence
 
 import msgspec
 
+from holdfast.core.activity_options import SILENCE_AFTER_CANCEL_MS
 from holdfast.core.deadlines import Deadline
 from holdfast.core.history import Input, encode_event
 from holdfast.payloads.limits import INLINE_LIMIT_BYTES
 from holdfast.storage.large_payloads import large_payload, marked, offload
-from holdfast.storage.records import InstanceNumber, LargePayload
+from holdfast.storage.records import AttemptKey, InstanceNumber, LargePayload
 from holdfast.storage.relational.transaction import Transaction
 
 
@@ -49,6 +50,16 @@ def put_in_inbox(
     transaction.update(transaction.sql.insert_message, number, execution, now_ms, encode_event(event), name)
     if wakes:
         transaction.execute(transaction.sql.wake_instance, number)
+
+
+def offer_attempt(transaction: Transaction, key: AttemptKey, name: str, *, entry: int) -> None:
+    """Offer an external attempt to executors, under a new exec id of 128 random bits (C4)."""
+    transaction.update(transaction.sql.insert_offer, *key.primary_key, entry, name)
+
+
+def hasten_silence(transaction: Transaction, number: InstanceNumber) -> None:
+    """Judge the silence of cancelled external attempts soon: their deadline may be that of the whole body (A5)."""
+    transaction.execute(transaction.sql.hasten_silence, transaction.now_ms + SILENCE_AFTER_CANCEL_MS, number)
 
 
 def set_deadline(transaction: Transaction, number: InstanceNumber, deadline: Deadline) -> bool:

@@ -7,11 +7,10 @@ from collections.abc import Sequence
 
 from holdfast.core.checks import require
 from holdfast.core.ledger import RESPONSE_ENTRY
-from holdfast.core.lifecycle import AttemptState
 from holdfast.core.streams import enter_pending, pass_pending
-from holdfast.storage.members.member import CANCEL_REQUESTED
 from holdfast.storage.members.outcomes import Applied, Outcome, Rejected
 from holdfast.storage.members.turns import AppliedValues, StreamValues
+from holdfast.storage.relational.apply.attempts import refusal_of_cancelled
 from holdfast.storage.relational.apply.shared_writes import put_in_inbox
 from holdfast.storage.relational.transaction import Transaction
 
@@ -28,10 +27,8 @@ def apply_stream_values(transaction: Transaction, responses: StreamValues) -> Ou
         rows = transaction.fetch(
             transaction.sql.heartbeat_attempt, now_ms, None, responses.expires_at_ms, *_guard(responses)
         )
-        is_cancelled = bool(rows) and rows[0][0] == AttemptState.CANCELLED_RUNNING
-        return Rejected(
-            reason=CANCEL_REQUESTED if is_cancelled else "the attempt is closed, or owned by another worker"
-        )
+        refusal = refusal_of_cancelled(*rows[0]) if rows else None
+        return refusal or Rejected(reason="the attempt is closed, or owned by another worker")
     put_in_inbox(transaction, key.number, key.execution, responses.event)
     return Applied(changed=count)
 

@@ -19,6 +19,7 @@ from holdfast.storage.relational.apply.children import end_with_relatives, write
 from holdfast.storage.relational.apply.instance_endings import settle_pending
 from holdfast.storage.relational.apply.messages import write_answers, write_mailbox
 from holdfast.storage.relational.apply.shared_writes import (
+    hasten_silence,
     input_column,
     insert_payloads,
     large_input,
@@ -44,6 +45,7 @@ def start_next_execution(
     _clear_answers(transaction, number)
     change(transaction.sql.clear_timers, number)
     change(transaction.sql.cancel_activities, transaction.now_ms, number)
+    hasten_silence(transaction, number)
     large = large_input(following.input)
     if large is not None:
         insert_payloads(transaction, number, (large,))
@@ -114,10 +116,15 @@ def _apply_with_effects(
 
 
 def _reject(transaction: Transaction, turn: Turn, stale: "list[Completion]", reason: str) -> Rejected:
-    """Put the completions that were not stale into the inbox, so that another turn applies them."""
+    """Put the completions that were not stale into the inbox, so that another turn applies them.
+
+    A failure that is stale because the activity was cancelled meanwhile is answered by `ActivityCancelled`.
+    """
     for completion in turn.completions:
         if completion not in stale:
             attempts.reopen_for_inbox(transaction, completion)
+        else:
+            attempts.end_as_cancelled(transaction, completion, by_owner=completion.by_owner)
     return Rejected(reason=reason)
 
 
@@ -160,6 +167,8 @@ def _write_effects(
         attempts.move_digits(transaction, response.key, response.from_ledger, response.to_ledger)
     for activity in effects.abandoned:
         transaction.execute(transaction.sql.cancel_activity, transaction.now_ms, number, execution, activity)
+    if effects.abandoned:
+        hasten_silence(transaction, number)
     for timer in effects.timers_started:
         change(transaction.sql.start_timer, number, execution, timer.timer, timer.due_at_ms)
     for fired in effects.timers_ended:

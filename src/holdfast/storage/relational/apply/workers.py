@@ -14,7 +14,7 @@ from holdfast.core.leases import (
     judge_heartbeat,
 )
 from holdfast.core.lifecycle import AttemptEvent, AttemptState
-from holdfast.storage.attempt_endings import end_by_loss, transition
+from holdfast.storage.attempt_endings import end_by_cancel, end_by_loss
 from holdfast.storage.members.attempts import OpenNextAttempt
 from holdfast.storage.members.outcomes import Applied, Outcome, Rejected
 from holdfast.storage.members.workers import MarkWorkerLost, Registration, ReleaseUnknown
@@ -60,8 +60,7 @@ def apply_mark_worker_lost(transaction: Transaction, member: MarkWorkerLost) -> 
     is_unexplained = int(verdict is LossVerdict.UNEXPLAINED)
     moved = transaction.update(transaction.sql.release_lost_instances, member.key, member.limit, is_unexplained)
     for row in transaction.fetch(transaction.sql.owned_attempts, member.key, member.limit):
-        moved += 1
-        _reassign(transaction, attempt_of(row), is_clean=verdict is LossVerdict.CLEAN)
+        moved += _reassign(transaction, attempt_of(row), is_clean=verdict is LossVerdict.CLEAN)
     return Applied(changed=moved)
 
 
@@ -89,14 +88,19 @@ def apply_release_unknown(transaction: Transaction, member: ReleaseUnknown) -> O
     for owned in member.attempts:
         guard = (member.owner, owned.state, owned.ledger)
         for row in transaction.fetch(transaction.sql.owned_attempt, *owned.key.primary_key, *guard):
-            moved += 1
-            _reassign(transaction, attempt_of(row), is_clean=False)
+            moved += _reassign(transaction, attempt_of(row), is_clean=False)
     return Applied(changed=moved)
 
 
-def _reassign(transaction: Transaction, attempt: AttemptRecord, *, is_clean: bool) -> None:
-    """End an attempt without a worker: open the next one, release the same one, or end it (W6)."""
+def _reassign(transaction: Transaction, attempt: AttemptRecord, *, is_clean: bool) -> int:
+    """End an attempt without a worker: open the next one, release the same one, or end it (W6).
+
+    Returns 1. An attempt that was launched and has reports which no worker has handled is left, and 0 is returned: the
+    reports decide about it first (A5).
+    """
     event = LOSS_EVENT[attempt.state]
+    if attempt.state is AttemptState.QUEUED and attempts.has_new_report(transaction, attempt):
+        return 0
     if attempt.state is AttemptState.RUNNING:
         ended = end_by_loss(attempt, now_ms=transaction.now_ms, is_clean=is_clean)
         if isinstance(ended, OpenNextAttempt):
@@ -106,7 +110,8 @@ def _reassign(transaction: Transaction, attempt: AttemptRecord, *, is_clean: boo
     elif event is AttemptEvent.RELEASE:
         attempts.release(transaction, attempt)
     else:
-        attempts.move_attempt(transaction, transition(attempt, event))
+        attempts.apply_completion(transaction, end_by_cancel(attempt, event, now_ms=transaction.now_ms))
+    return 1
 
 
 def apply_worker_heartbeat(transaction: Transaction, beat: Heartbeat, registration: Registration) -> HeartbeatReply:

@@ -1,2 +1,3 @@
 -- A read: every worker that is known, dead ones among them.
-SELECT key, state FROM workers ORDER BY key
+SELECT {raw_worker_columns}
+FROM workers ORDER BY key

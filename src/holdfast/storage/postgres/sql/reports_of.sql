@@ -1,0 +1,17 @@
+-- A read: the rows of one attempt that are NEW or WAITING, oldest first.
+SELECT found.row, left(event_id, 1024), left(activity_exec_id, 1024),
+    CASE WHEN octet_length(found.claim) <= 1024 THEN found.claim END,
+    octet_length(found.claim)::bigint,
+    left(transition, 64), sequence,
+    CASE WHEN octet_length(payload) <= ?2 THEN payload END, octet_length(payload)::bigint,
+    left(error, ?3::int), inserted_at_ms,
+    number, execution, activity, attempt, dimension, name
+FROM (
+    SELECT * FROM (
+        SELECT * FROM activity_events WHERE activity_exec_id = ?1 AND state = 'NEW' ORDER BY row LIMIT ?4
+    ) AS new
+    UNION ALL SELECT * FROM (
+        SELECT * FROM activity_events WHERE activity_exec_id = ?1 AND state = 'WAITING' ORDER BY row LIMIT ?4
+    ) AS waiting
+) AS found LEFT JOIN offers ON offers.exec_id = found.activity_exec_id
+ORDER BY found.row LIMIT ?4

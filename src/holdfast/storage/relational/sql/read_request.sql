@@ -1,0 +1,2 @@
+-- A read.
+SELECT {request_columns} FROM requests WHERE request_id = ?

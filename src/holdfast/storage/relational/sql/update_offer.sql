@@ -1,0 +1,1 @@
+UPDATE offers SET claim = ?, sequences = ? WHERE exec_id = ?

@@ -1,0 +1,95 @@
+"""Mutants of the rows that clients insert, of the offers that executors see, and of programs that they run."""
+
+from typing import Final
+
+from tools.mutations.mutant import in_python, in_sql
+
+ROWS: Final = "tests/unit/cli/test_start.py"
+PROGRAMS: Final = "tests/unit/cli/test_program.py"
+
+SHELL: Final = (
+    in_sql(
+        "a repeated request replaces the first one",
+        "C2",
+        "insert_request",
+        "DO NOTHING",
+        "DO UPDATE SET workflow = excluded.workflow",
+    ),
+    in_sql(
+        "a repeated report is inserted again",
+        "C2",
+        "insert_report",
+        "DO NOTHING",
+        "DO UPDATE SET transition = excluded.transition",
+    ),
+    in_python(
+        "a request is inserted at another time than the store's",
+        "C2",
+        "storage/relational/apply/contract_inserts",
+        "        request.source,\n        transaction.now_ms,\n",
+        "        request.source,\n        0,\n",
+    ),
+    in_sql("a trace is left for a worker to start", "C3", "mark_trace", "SET state = 'TRACE'", "SET state = 'NEW'"),
+    in_python(
+        "a start is traced only if it is new",
+        "C3",
+        "storage/relational/apply/instances",
+        "start.trace is not None and isinstance(outcome, StartedInstance):",
+        "start.trace is not None and isinstance(outcome, StartedInstance) and outcome.created:",
+    ),
+    in_sql(
+        "an offer is open after it was withdrawn",
+        "A2",
+        "open_offers",
+        " AND offers.withdrawn_at_ms IS NULL",
+        "",
+    ),
+    in_sql("an offer is open after it was claimed", "A2", "open_offers", "attempts.state = 'READY' AND ", ""),
+    in_sql("an offer is open before it is available", "C4", "open_offers", "attempts.available_at_ms <= ?1", "?1 > 0"),
+    in_python(
+        "an offer is current after its attempt has ended",
+        "A7",
+        "storage/records",
+        "self.withdrawn_at_ms is None and self.attempt.closed_at_ms is None",
+        "self.withdrawn_at_ms is None",
+    ),
+    in_python(
+        "the large input of an offer is a reference",
+        "C4",
+        "storage/relational/contract_reads",
+        "        if reference:\n",
+        "        if reference and exec_id is None:\n",
+    ),
+    in_python(
+        "another request under the same id is taken for the same",
+        "C2",
+        "client/requests",
+        "if not is_new and (difference",
+        "if is_new and (difference",
+        ROWS,
+    ),
+    in_python(
+        "a program that failed has a result",
+        "C4",
+        "cli/program",
+        "        if code != 0:\n",
+        "        if code > 255:\n",
+        PROGRAMS,
+    ),
+    in_python(
+        "the last line without an end is no response",
+        "L4",
+        "cli/program",
+        "await self._take_line(bytes(self._output))",
+        "await self._take_line(b'')",
+        PROGRAMS,
+    ),
+    in_python(
+        "a program that ignores SIGTERM runs on",
+        "A6",
+        "cli/program",
+        "        self._signal(signal.SIGKILL)\n\n    def _signal",
+        "\n    def _signal",
+        PROGRAMS,
+    ),
+)
