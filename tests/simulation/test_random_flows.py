@@ -132,7 +132,7 @@ def _calls(kind: str, items: int) -> int:
     return items if kind == "each" else int(kind in ("work", "count", "child"))
 
 
-EXAMPLES = examples(dev=10, ci=50, nightly=1_000)
+EXAMPLES = examples(dev=10, ci=40, nightly=1_000)
 """Each is two simulated runs: few in `make check`, more in `make test`, many in `make nightly`."""
 
 

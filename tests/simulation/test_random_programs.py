@@ -25,7 +25,7 @@ def grow(children: st.SearchStrategy[list[Any]]) -> st.SearchStrategy[list[Any]]
     return branches | families | st.tuples(st.sampled_from(["within", "late"]), children).map(list)
 
 
-EXAMPLES = examples(dev=10, ci=100, nightly=1_000)
+EXAMPLES = examples(dev=10, ci=60, nightly=1_000)
 """Each is two simulated runs: few in `make check`, more in `make test`, many in `make nightly`."""
 
 stories = st.lists(st.recursive(leaves, grow, max_leaves=8), min_size=1, max_size=3).map(named)
