@@ -10,7 +10,7 @@ CHECK_PYTHON = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and
 PYTEST_JOBS ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help venv format lint mypy types layers fast check test test-postgres nightly mutants bench bench-postgres bench-compare demo docs clean
+.PHONY: help venv format lint mypy types layers fast check test test-postgres nightly mutants bench bench-postgres bench-compare bench-peers bench-growth demo docs clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -42,20 +42,20 @@ layers: $(READY)  ## the import rules of the architecture
 	@$(BIN)/lint-imports --no-logo
 
 fast: $(READY)  ## the fast tests, on SQLite
-	@HYPOTHESIS_PROFILE=dev $(BIN)/pytest -q -n $(PYTEST_JOBS) -m 'not slow'
+	@HYPOTHESIS_PROFILE=dev $(BIN)/pytest -q -n $(PYTEST_JOBS) --dist worksteal -m 'not slow'
 
 check: lint mypy layers fast  ## format, lint, mypy, layers, fast tests on SQLite: about two minutes on two cores
 
 test: lint types layers  ## everything continuous integration runs: about ten minutes on two cores
-	@HYPOTHESIS_PROFILE=ci $(BIN)/pytest -q -n $(PYTEST_JOBS)
+	@HYPOTHESIS_PROFILE=ci $(BIN)/pytest -q -n $(PYTEST_JOBS) --dist worksteal
 
 test-postgres: $(READY)  ## the scenarios and crashes on PostgreSQL instead of SQLite
-	@HOLDFAST_TEST_STORE=postgres HYPOTHESIS_PROFILE=dev $(BIN)/pytest -q -n $(PYTEST_JOBS) tests/scenarios tests/postgres tests/workers \
+	@HOLDFAST_TEST_STORE=postgres HYPOTHESIS_PROFILE=dev $(BIN)/pytest -q -n $(PYTEST_JOBS) --dist worksteal tests/scenarios tests/postgres tests/workers \
 		tests/crash/test_processes.py tests/crash/test_every_commit.py tests/crash/test_flows_every_commit.py \
 		tests/crash/test_contract_every_commit.py tests/crash/test_activity_cancels.py
 
 nightly: $(READY)  ## far more random examples, and the tests above half a minute
-	@HYPOTHESIS_PROFILE=nightly $(BIN)/pytest -q -n $(PYTEST_JOBS) --timeout 7200
+	@HYPOTHESIS_PROFILE=nightly $(BIN)/pytest -q -n $(PYTEST_JOBS) --dist worksteal --timeout 7200
 
 mutants: $(READY)  ## mutation tests: break the engine in many small ways, each of which a test must catch
 	@$(BIN)/python -m tools.mutants
@@ -69,9 +69,14 @@ bench-postgres: $(READY) build/peers/dbos/ready  ## the same on PostgreSQL, besi
 bench-compare: $(READY)  ## measure this source tree against another one, in alternating pairs: make bench-compare OTHER=path/to/src
 	@$(BIN)/python -m benchmarks.compare $(OTHER)
 
-build/peers/dbos/ready:
-	@$(PYTHON) -m venv build/peers/dbos
-	@build/peers/dbos/bin/pip install -q dbos==3.3.0
+bench-peers: $(READY)  ## measure Holdfast beside DBOS, absurd and Restate: 15 minutes; QUICK=1 for three, RECORD=1 writes docs/performance.md
+	@$(BIN)/python -m benchmarks.peers $(if $(QUICK),--quick) $(if $(RECORD),--record)
+
+bench-growth: $(READY)  ## how cost grows with history, closed instances, engines and payloads: 10 minutes; QUICK=1, RECORD=1 as above
+	@$(BIN)/python -m benchmarks.growth $(if $(QUICK),--quick) $(if $(RECORD),--record)
+
+build/peers/dbos/ready: $(READY) benchmarks/peers/environments.py
+	@$(BIN)/python -m benchmarks.peers.environments dbos
 	@touch $@
 
 docs: $(READY)  ## write the generated pages of the documentation

@@ -10,7 +10,21 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from benchmarks import arrivals, bare, bare_arrivals, contract, crash, expiry, graphs, imports, pairs, workloads
+from benchmarks import (
+    arrivals,
+    bare,
+    bare_arrivals,
+    contract,
+    crash,
+    expiry,
+    graphs,
+    imports,
+    observed,
+    opening,
+    pairs,
+    together,
+    workloads,
+)
 from benchmarks.measure import Sample
 from benchmarks.report import BENCHES
 from benchmarks.running import run_benches
@@ -64,8 +78,21 @@ MEASURES: Final[dict[str, Measure]] = {
     "STARTS": lambda folder, scale: asyncio.run(contract.starts_by_client(folder / "engine.db", scale)),
     "STARTS by rows": lambda folder, scale: asyncio.run(contract.starts_by_rows(folder / "engine.db", scale)),
     "EXTERNAL": lambda folder, scale: asyncio.run(contract.round_trips(folder / "engine.db", scale / 10)),
-    "B1 beside a writer": lambda folder, scale: asyncio.run(contract.b1_beside_writer(folder / "engine.db", scale)),
+    "B1 longer": lambda folder, scale: asyncio.run(contract.b1_longer(folder / "engine.db", scale)),
+    "B1 beside a writer": lambda folder, scale: asyncio.run(
+        contract.b1_beside_writer(folder / "engine.db", scale, contract.PACE_SECONDS)
+    ),
+    "B1 beside a writer without pauses": lambda folder, scale: asyncio.run(
+        contract.b1_beside_writer(folder / "engine.db", scale, 0)
+    ),
+    "ENGINES 1": lambda folder, scale: together.engines(str(folder / "engine.db"), 1, scale),
+    "ENGINES 2": lambda folder, scale: together.engines(str(folder / "engine.db"), 2, scale),
+    "ENGINES 4": lambda folder, scale: together.engines(str(folder / "engine.db"), 4, scale),
+    "APART": lambda folder, scale: together.apart(str(folder / "engine.db"), 1, scale),
+    "APART one at a time": lambda folder, scale: together.round_trips(str(folder / "engine.db"), scale),
+    "METRICS": lambda folder, scale: asyncio.run(observed.metrics(folder / "engine.db", scale)),
     "IMPORT": lambda _folder, _scale: imports.b_import(),
+    "OPEN": lambda folder, _scale: opening.opening(folder / "engine.db"),
 }
 CHILDREN: Final = {"crashing": crash.run_crashing, "open": crash.run_open_instances, "janitor": expiry.run_janitor}
 LONGEST_SECONDS: Final = 240

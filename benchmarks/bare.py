@@ -98,7 +98,7 @@ class BareLoop:
             self._ids += 1
             given = b'{"steps":%d}' % steps
             row = (f"bare-{self._ids}", sequence.name, "", "RUNNING", 1, FENCE, OWNER, None, now, given)
-            [[number]] = self._cursor.execute(sql.start_instance, (*row, input_hash(given), now, None)).fetchall()
+            [[number]] = self._cursor.execute(sql.start_instance, (*row, input_hash(given), now, None, None)).fetchall()
             numbers.append(number)
             started = Started(
                 time_ms=now,

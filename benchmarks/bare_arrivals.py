@@ -55,7 +55,7 @@ class BareFlows(BareLoop):
         self._ids += 1
         now = self._now_ms
         row = (f"bare-{self._ids}", workflow.name, "", "RUNNING", 1, FENCE, OWNER, None, now, given)
-        [[number]] = self._cursor.execute(sql.start_instance, (*row, input_hash(given), now, None)).fetchall()
+        [[number]] = self._cursor.execute(sql.start_instance, (*row, input_hash(given), now, None, None)).fetchall()
         seed, data = 2**52 + number, Payload(msgspec.Raw(given))
         return number, Started(
             time_ms=now,

@@ -1,8 +1,8 @@
 """``python -m benchmarks.compare OTHER_SRC``: the speed of this source tree over another one, on one machine.
 
-Runs B1, B2, B4 and GRAPH in alternating pairs, one sample of each tree after the other, each in a fresh process with a
-fresh store, on SQLite or with ``--postgres`` on PostgreSQL. A machine that other programs use changes its speed within
-seconds; the samples of a pair meet about the same machine, and the order within pairs alternates.
+Runs B1, B2, B4, GRAPH and OPEN in alternating pairs, one sample of each tree after the other, each in a fresh process
+with a fresh store, on SQLite or with ``--postgres`` on PostgreSQL. A machine that other programs use changes its speed
+within seconds; the samples of a pair meet about the same machine, and the order within pairs alternates.
 
 Prints for each figure the ratio of the medians: above 1 this tree is faster. Processor time is less noisy than wall
 time. OTHER_SRC is a folder that contains the package, such as ``src`` of another checkout; the workloads use public
@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Final
 
 import holdfast as hf
-from benchmarks import workloads
+from benchmarks import opening, workloads
 from benchmarks.measure import Sample, gather_bounded, processor_seconds
 from benchmarks.programs import chain_text, step
 from benchmarks.workloads import IN_FLIGHT, STEPS
@@ -62,6 +62,7 @@ WORKLOADS: Final[dict[str, tuple[Workload, tuple[str, ...]]]] = {
     "B2": (workloads.b2, ("p50_ms", "cpu_us_per_step")),
     "B4": (workloads.b4, ("steps_per_s", "cpu_us_per_step")),
     "GRAPH": (graph, ("steps_per_s", "cpu_us_per_step")),
+    "OPEN": (opening.compared, ("cpu_ms",)),
 }
 """Each workload with the figures that are compared."""
 MORE_IS_BETTER: Final = ("steps_per_s",)

@@ -1,6 +1,7 @@
 """The workloads of the open contract: starts by inserted rows, reports of an external executor, a foreign writer."""
 
 import asyncio
+import itertools
 import json
 import subprocess
 import sys
@@ -21,6 +22,10 @@ ROWS: Final = 100
 """Rows that the client inserts in one transaction."""
 WARM_UP: Final = 100
 BUSY_MS: Final = 5_000
+PACE_SECONDS: Final = 0.01
+"""The pause of a client that inserts up to 100 times a second."""
+LONGER: Final = 4
+"""Times the workflows of B1, so that the sample takes about a second."""
 INSERT: Final = "INSERT INTO {schema}requests (request_id, workflow, input) VALUES ({mark}, 'sequence', '[0]')"
 OPEN: Final = "SELECT activity_exec_id FROM {schema}open_activities LIMIT 1"
 REPORT: Final = (
@@ -90,11 +95,22 @@ async def round_trips(store: Path | str, scale: float) -> Sample:
     return {"p50_ms": percentile(times, 50), "p99_ms": percentile(times, 99)}
 
 
-async def b1_beside_writer(store: Path, scale: float) -> Sample:
-    """B1 while another program inserts rows without a pause, each in a transaction of its own."""
-    program = await asyncio.create_subprocess_exec(sys.executable, "-m", "benchmarks.contract", "disturb", str(store))
+async def b1_longer(store: Path, scale: float) -> Sample:
+    """B1 for as long as `b1_beside_writer`."""
+    return await b1(store, LONGER * scale)
+
+
+async def b1_beside_writer(store: Path, scale: float, pause_seconds: float) -> Sample:
+    """B1 while another program inserts rows, each in a transaction of its own, with a pause behind each."""
+    async with open_engine(store):
+        pass  # makes the tables
+    program = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "benchmarks.contract", "disturb", str(store), str(pause_seconds), stdout=subprocess.PIPE
+    )
     try:
-        return await b1(store, scale)
+        if program.stdout is None or not await program.stdout.readline():
+            raise AssertionError("the program has inserted no row")
+        return await b1(store, LONGER * scale)
     finally:
         program.kill()
         await program.wait()
@@ -176,19 +192,15 @@ def execute(store: str, count: int) -> None:
     print(json.dumps(times))
 
 
-def disturb(store: str) -> None:
-    """Insert traces, one in a transaction, until the process is killed."""
+def disturb(store: str, pause_seconds: float) -> None:
+    """Insert traces, one in a transaction, until the process is killed. A line is printed after the first one."""
     client = ForeignClient(store)
-    number = 0
-    while True:
-        try:
-            client.run(
-                "INSERT INTO {schema}requests (request_id, workflow, manual) VALUES ({mark}, 'x', 1)", str(number)
-            )
-        except apsw.SQLError:
-            time.sleep(POLL_SECONDS)  # the engine has not made the tables yet
-            continue
-        number += 1
+    for number in itertools.count():
+        client.run("INSERT INTO {schema}requests (request_id, workflow, manual) VALUES ({mark}, 'x', 1)", str(number))
+        if not number:
+            print("begun", flush=True)
+        if pause_seconds:
+            time.sleep(pause_seconds)
 
 
 if __name__ == "__main__":
@@ -197,7 +209,7 @@ if __name__ == "__main__":
             insert(store, name, int(count))
         case ["execute", store, count]:
             execute(store, int(count))
-        case ["disturb", store]:
-            disturb(store)
+        case ["disturb", store, pause_seconds]:
+            disturb(store, float(pause_seconds))
         case _:
-            sys.exit("insert STORE NAME COUNT, execute STORE COUNT, or disturb STORE")
+            sys.exit("insert STORE NAME COUNT, execute STORE COUNT, or disturb STORE SECONDS")

@@ -141,7 +141,7 @@ async def _recover(path: Path, count: int) -> Sample:
         opened = time.perf_counter()
         worker = engine._local.running
         key = worker.lease.key if worker is not None else ""
-        unseen = f"SELECT count(*) FROM instances WHERE claimable_at_ms = 0 OR (owner IS NOT NULL AND owner <> '{key}')"  # noqa: S608
+        unseen = f"SELECT count(*) FROM instances WHERE claimable_at_ms = 0 OR (owner IS NOT NULL AND owner <> '{key}')"
         while _count(path, unseen):
             if time.perf_counter() - before > LONGEST_SECONDS:
                 raise TimeoutError(f"{_count(path, unseen)} of {count} instances were never recovered")

@@ -100,6 +100,30 @@ def in_pairs(over: tuple[str, str], under: tuple[str, str]) -> Figure:
     return figure
 
 
+def engines_bench(*, two_runs: float, four_runs: float | None, two_cpu: float, four_cpu: float) -> Bench:
+    """One, two and four engines that have only their own work: ratios to one engine of the same round."""
+    one, two, four = "ENGINES 1", "ENGINES 2", "ENGINES 4"
+    runs, cpu, transactions = "runs_per_s", "cpu_ms_per_run", "transactions_per_run"
+    return Bench(
+        "ENGINES",
+        (one, two, four),
+        3,
+        (
+            Target("runs of two engines over one", "x", in_pairs((two, runs), (one, runs)), two_runs, True),
+            Target("runs of four engines over one", "x", in_pairs((four, runs), (one, runs)), four_runs, True),
+            Target("processor time per run, two over one", "x", in_pairs((two, cpu), (one, cpu)), two_cpu),
+            Target("processor time per run, four over one", "x", in_pairs((four, cpu), (one, cpu)), four_cpu),
+            Target(
+                "transactions per run, four over one", "x", in_pairs((four, transactions), (one, transactions)), 1.15
+            ),
+            Target("wake-ups received per run, of four", "", of(four, "wakeups_per_run"), 0.01),
+            Target("polls per run of four, at their intervals", "", of(four, "polls_per_run")),
+            Target("runs of one engine", "/s", of(one, runs)),
+            Target("processor time per run of one engine", "ms", of(one, cpu)),
+        ),
+    )
+
+
 BENCHES: Final = (
     Bench(
         "B1",
@@ -120,6 +144,15 @@ BENCHES: Final = (
             Target("over that of the bare limit", "x", of("B1 pairs", "cpu_of_bare")),
             Target("one page to the disk, p50", "ms", of("DISK", "p50_ms")),
             Target("commits per step", "", of("B1", "commits_per_step"), 0.1),
+        ),
+    ),
+    Bench(
+        "METRICS",
+        ("METRICS",),
+        3,
+        (
+            Target("speed of B1 with metrics over without", "x", of("METRICS", "speed"), 0.97, True),
+            Target("processor time of B1 with metrics over without", "x", of("METRICS", "processor"), 1.03),
         ),
     ),
     Bench(
@@ -290,7 +323,14 @@ BENCHES: Final = (
     ),
     Bench(
         "CONTRACT",
-        ("STARTS", "STARTS by rows", "B1", "B1 beside a writer", "EXTERNAL"),
+        (
+            "STARTS",
+            "STARTS by rows",
+            "B1 longer",
+            "B1 beside a writer",
+            "B1 beside a writer without pauses",
+            "EXTERNAL",
+        ),
         3,
         (
             Target(
@@ -302,13 +342,31 @@ BENCHES: Final = (
             ),
             Target("starts by rows", "/s", of("STARTS by rows", "starts_per_s")),
             Target(
-                "B1 beside a program that writes without a pause",
+                "B1 beside a program that inserts 100 times a second",
                 "x",
-                ratio(("B1 beside a writer", "steps_per_s"), ("B1", "steps_per_s")),
+                ratio(("B1 beside a writer", "steps_per_s"), ("B1 longer", "steps_per_s")),
                 0.5,
                 True,
             ),
+            Target(
+                "B1 beside a program that writes without a pause",
+                "x",
+                ratio(("B1 beside a writer without pauses", "steps_per_s"), ("B1 longer", "steps_per_s")),
+            ),
             Target("external activity: QUEUED, RUNNING, COMPLETED by rows, p50", "ms", of("EXTERNAL", "p50_ms")),
+        ),
+    ),
+    engines_bench(two_runs=1.1, four_runs=0.85, two_cpu=1.4, four_cpu=1.8),
+    Bench(
+        "APART",
+        ("APART", "APART one at a time"),
+        3,
+        (
+            Target("B1 from a client apart from one worker", "/s", of("APART", "steps_per_s")),
+            Target("processor time per step, worker and client", "us", of("APART", "cpu_us_per_step")),
+            Target("reads of the client per run", "", of("APART", "client_reads_per_run")),
+            Target("start to result, one at a time, p50", "ms", of("APART one at a time", "p50_ms")),
+            Target("the same, p99", "ms", of("APART one at a time", "p99_ms")),
         ),
     ),
     Bench(
@@ -328,6 +386,15 @@ BENCHES: Final = (
             Target("CPU until Engine and activity are there", "ms", of("IMPORT", "engine_cpu_ms"), 150.0),
             Target("packages installed", "", of("IMPORT", "packages"), 8),
             Target("size of them", "MB", of("IMPORT", "installed_mb"), 35.0),
+        ),
+    ),
+    Bench(
+        "OPEN",
+        ("OPEN",),
+        3,
+        (
+            Target("CPU of a process that opens an engine", "ms", of("OPEN", "cpu_ms"), 250.0),
+            Target("the same, with a new store", "ms", of("OPEN", "new_cpu_ms")),
         ),
     ),
 )

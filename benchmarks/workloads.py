@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
@@ -40,8 +41,8 @@ def groups_of(engine: Engine) -> int:
     return getattr(getattr(worker, "committer", None), "groups", 0)
 
 
-async def b1(store: Path | str, scale: float) -> Sample:
-    """Throughput: workflows of five steps, 50 in flight."""
+async def b1(store: Path | str, scale: float, server_seconds: Callable[[], float] = float) -> Sample:
+    """Throughput: workflows of five steps, 50 in flight. `server_seconds`: the processor time of the database."""
     count = max(IN_FLIGHT, int(500 * scale))
     async with open_engine(store) as engine:
 
@@ -50,7 +51,7 @@ async def b1(store: Path | str, scale: float) -> Sample:
                 raise AssertionError(number)
 
         await gather_bounded(one, IN_FLIGHT, IN_FLIGHT, first=count)
-        groups, cpu, before = groups_of(engine), processor_seconds(), time.perf_counter()
+        groups, cpu, server, before = groups_of(engine), processor_seconds(), server_seconds(), time.perf_counter()
         await gather_bounded(one, count, IN_FLIGHT)
         seconds = time.perf_counter() - before
         steps = count * STEPS
@@ -58,6 +59,7 @@ async def b1(store: Path | str, scale: float) -> Sample:
             "steps_per_s": steps / seconds,
             "seconds": seconds,
             "cpu_us_per_step": (processor_seconds() - cpu) / steps * 1e6,
+            "server_us_per_step": (server_seconds() - server) / steps * 1e6,
             "commits_per_step": (groups_of(engine) - groups) / steps,
         }
 

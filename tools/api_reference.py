@@ -14,6 +14,8 @@ from typing import Any, Final
 
 import holdfast
 from holdfast import testing
+from holdfast.audit import backup
+from holdfast.client import restoring, search
 from holdfast.client.views import instances, overview
 from holdfast.client.views.instances import NEWEST
 from holdfast.flows.builder import NodeRef
@@ -34,6 +36,7 @@ SECTIONS: Final[dict[str, tuple[str, ...]]] = {
         "start",
         "ChildHandle",
         "state",
+        "attributes",
         "set_status",
         "wait_until",
         "on_query",
@@ -45,13 +48,15 @@ SECTIONS: Final[dict[str, tuple[str, ...]]] = {
         "log",
     ),
     "In activities": ("heartbeat", "activity_info", "ActivityInfo", "idempotency_key", "Cancelled"),
-    "Engines, clients and workers": ("Engine", "connect", "Client", "Handle", "Change", "Worker"),
+    "Engines, clients and workers": ("Engine", "connect", "Client", "Handle", "Change", "Worker", "backup"),
     "Launchers": ("Launcher", "LaunchTask", "CommandLauncher"),
 }
 """The names of `holdfast` by section. Errors have a page of their own; `testing` has the last section."""
 
 RETURNED: Final = (
     instances.Summary,
+    search.InstancePage,
+    search.Count,
     instances.Description,
     instances.AttemptView,
     instances.StepView,
@@ -59,6 +64,9 @@ RETURNED: Final = (
     instances.UpdateView,
     instances.SetAsideEvent,
     instances.Excerpt,
+    restoring.RestoreReport,
+    restoring.RunningStep,
+    backup.BackupReport,
     instances.HistoryEntry,
     overview.WorkerView,
     overview.QueueView,
@@ -186,6 +194,8 @@ def _members(shape: type) -> Iterator[str]:
         function = _function_of(member)
         if function is None or not inspect.getdoc(function):
             continue
+        if not str(getattr(function, "__module__", "")).startswith("holdfast"):
+            continue  # a method of a mapping or a list, as Python documents it
         first, *others = _paragraphs(name, function)
         if isinstance(member, property):
             yield from ["", f"- `{name}`: {first}"]

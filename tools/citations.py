@@ -28,9 +28,9 @@ ENGINE_TESTS = (
 )
 """Tests that run the engine or, as the conformance kit, a whole store."""
 
-_DEFINITION = re.compile(r"\*\*([LKAGCW]\d+) (.+?)\.\*\*")
-_RULE = re.compile(r"(?<![A-Za-z0-9.`_/#+-])([LKAGCW])([1-9]\d?)(?:-\1?([1-9]\d?))?(?![A-Za-z0-9_]|\.\d)")
-_TEST_NAME = re.compile(r"\btest_((?:[LKAGCW]\d+_)+)")
+_DEFINITION = re.compile(r"\*\*([LKAGCWFRM]\d+) (.+?)\.\*\*")
+_RULE = re.compile(r"(?<![A-Za-z0-9.`_/#+-])([LKAGCWFRM])([1-9]\d?)(?:-\1?([1-9]\d?))?(?![A-Za-z0-9_]|\.\d)")
+_TEST_NAME = re.compile(r"\btest_((?:[LKAGCWFRM]\d+_)+)")
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import click
+from benchmarks import recorded
 
 from holdfast import errors
 from holdfast.authoring.activity import Cancelled
@@ -297,6 +298,9 @@ def main() -> None:
     print("docs/architecture.md")
     (DOCS / STEPS).write_text(trace_step.page(), encoding="utf-8")
     print(f"docs/reference/{STEPS}")
+    for path, text in recorded.files().items():
+        path.write_text(text, encoding="utf-8")
+        print(path.relative_to(DOCS.parents[1]))
     for name, drawing in drawings().items():
         (GUIDE / "drawings" / name).write_text(drawing, encoding="utf-8")
         print(f"docs/guide/drawings/{name}")

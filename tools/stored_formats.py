@@ -36,7 +36,7 @@ from holdfast.core.updates import UpdateState
 from holdfast.payloads.failures import Failure
 from holdfast.runtime.crash_detection import HostIdentity
 from holdfast.storage.postgres.address import Address
-from holdfast.storage.postgres.optimistic.batch_function import FUNCTION, MISSED
+from holdfast.storage.postgres.optimistic.group_function import FUNCTION, MISSED, UNSUITABLE
 from holdfast.storage.relational.apply.workers import LossVerdict
 
 TARGET: Final = Path(__file__).parents[1] / "tests" / "tidy" / "stored_formats.json"
@@ -83,7 +83,7 @@ def names() -> Names:
         "values": {what: [member.value for member in enum] for what, enum in ENUMS.items()},
         "companion files": asyncio.run(_companions()),
         "notification channel": Address(parameters=(), schema="shop").channel,
-        "batch function": [FUNCTION, MISSED],
+        "group function": [FUNCTION, MISSED, UNSUITABLE],
         "errors": sorted(_qualified(errors.HoldfastError)),
         "public names": sorted(holdfast.__all__),
     }

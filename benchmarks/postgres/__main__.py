@@ -18,13 +18,13 @@ from typing import Final
 
 from tests.postgres.server import Place
 
-from benchmarks import contract, expiry, workloads
+from benchmarks import contract, expiry, opening, together, workloads
 from benchmarks.measure import Sample
-from benchmarks.postgres import dbos, wakes
+from benchmarks.postgres import bare, dbos, wakes
 from benchmarks.postgres.claims import claim_pages
-from benchmarks.postgres.server import bench_server
-from benchmarks.postgres.workers import work_of
-from benchmarks.report import Bench, Figure, Target, of, ratio
+from benchmarks.postgres.server import bench_server, processor_seconds_of
+from benchmarks.postgres.workers import draw_apart, work_of
+from benchmarks.report import Bench, Figure, Target, engines_bench, in_pairs, of, ratio
 from benchmarks.running import run_benches
 
 LONGEST_SECONDS: Final = 600
@@ -37,14 +37,26 @@ ROLES: Final[dict[str, Callable[[str], None]]] = {
 }
 """Processes beside the one that measures."""
 MEASURES: Final[dict[str, Callable[[Place, float], Sample]]] = {
-    "B1": lambda place, scale: asyncio.run(workloads.b1(place.url, scale)),
-    "B1 DBOS": dbos.b1,
+    "B1": lambda place, scale: asyncio.run(workloads.b1(place.url, scale, lambda: processor_seconds_of(place.server))),
+    "B1 bare": bare.b1,
+    "B1 DBOS": lambda place, scale: dbos.sample("B1", place, scale),
     "B2": lambda place, scale: asyncio.run(workloads.b2(place.url, scale)),
+    "B2 DBOS": lambda place, scale: dbos.sample("B2", place, scale),
+    "B4": lambda place, scale: asyncio.run(workloads.b4(place.url, scale)),
+    "B4 DBOS": lambda place, scale: dbos.sample("B4", place, scale),
+    "ONE TURN": bare.one_turn,
     "WAKE": lambda place, scale: asyncio.run(wakes.round_trip(place.url, max(20, int(200 * scale)))),
     "WAKE by a start": lambda place, scale: asyncio.run(wakes.wake_up(place.url, max(20, int(200 * scale)))),
     "WAKE bare": lambda place, scale: wakes.bare_round_trip(place.server, max(20, int(200 * scale))),
     "ONE WORKER": lambda place, scale: asyncio.run(work_of(place.url, workers=1, bodies=max(20, int(200 * scale)))),
     "TWO WORKERS": lambda place, scale: asyncio.run(work_of(place.url, workers=2, bodies=max(20, int(200 * scale)))),
+    "ENGINES 1": lambda place, scale: _engines(place, 1, scale),
+    "ENGINES 2": lambda place, scale: _engines(place, 2, scale),
+    "ENGINES 4": lambda place, scale: _engines(place, 4, scale),
+    "APART 1": lambda place, scale: _apart(place, 1, scale),
+    "APART 2": lambda place, scale: _apart(place, 2, scale),
+    "APART 4": lambda place, scale: _apart(place, 4, scale),
+    "APART one at a time": lambda place, scale: together.round_trips(place.url, scale),
     "STARTS": lambda place, scale: asyncio.run(contract.starts_by_client(place.url, scale)),
     "STARTS by rows": lambda place, scale: asyncio.run(contract.starts_by_rows(place.url, scale)),
     "EXTERNAL": lambda place, scale: asyncio.run(contract.round_trips(place.url, scale)),
@@ -55,11 +67,20 @@ MEASURES: Final[dict[str, Callable[[Place, float], Sample]]] = {
             ("-m", "benchmarks.postgres", "--role", "janitor", "--url", place.url),
         )
     ),
+    "OPEN": lambda place, _scale: opening.opening(place.url),
     "CLAIM few": lambda place, _scale: asyncio.run(claim_pages(place, finished=1_000, waiting=100)),
     "CLAIM many": lambda place, scale: asyncio.run(
         claim_pages(place, finished=max(2_000, int(1_000_000 * scale)), waiting=max(200, int(100_000 * scale)))
     ),
 }
+
+
+def _engines(place: Place, count: int, scale: float) -> Sample:
+    return together.engines(place.url, count, scale, lambda: processor_seconds_of(place.server))
+
+
+def _apart(place: Place, workers: int, scale: float) -> Sample:
+    return together.apart(place.url, workers, scale, lambda: processor_seconds_of(place.server))
 
 
 def _more(name: str) -> Figure:
@@ -68,18 +89,57 @@ def _more(name: str) -> Figure:
 
 BENCHES: Final = (
     Bench(
-        "B1",
-        ("B1", "B1 DBOS"),
+        "TURN",
+        ("ONE TURN",),
         5,
         (
-            Target("steps/s over DBOS", "x", ratio(("B1", "steps_per_s"), ("B1 DBOS", "steps_per_s")), 10, True),
+            Target("a commit of one turn over a bare insert, p50", "x", of("ONE TURN", "of_insert"), 2.5),
+            Target("a commit of one turn, p50", "ms", of("ONE TURN", "turn_p50_ms")),
+            Target("a bare autocommitted insert, p50", "ms", of("ONE TURN", "insert_p50_ms")),
+        ),
+    ),
+    Bench(
+        "B1",
+        ("B1", "B1 bare", "B1 DBOS"),
+        5,
+        (
+            Target("steps/s over DBOS", "x", in_pairs(("B1", "steps_per_s"), ("B1 DBOS", "steps_per_s")), 35, True),
+            Target(
+                "steps/s of the bare limit by sets",
+                "x",
+                in_pairs(("B1", "steps_per_s"), ("B1 bare", "steps_per_s")),
+                0.5,
+                True,
+            ),
+            Target("processor per step of the database", "us", of("B1", "server_us_per_step"), 75),
+            Target("processor per step of the engine", "us", of("B1", "cpu_us_per_step")),
             Target("steps", "/s", of("B1", "steps_per_s")),
+            Target("steps of the bare limit", "/s", of("B1 bare", "steps_per_s")),
             Target("steps of DBOS", "/s", of("B1 DBOS", "steps_per_s")),
-            Target("processor per step", "us", of("B1", "cpu_us_per_step")),
             Target("commits per step", "", of("B1", "commits_per_step"), 0.1),
         ),
     ),
-    Bench("B2", ("B2",), 3, (Target("p50", "ms", of("B2", "p50_ms")), Target("p99", "ms", of("B2", "p99_ms")))),
+    Bench(
+        "B2",
+        ("B2", "B2 DBOS"),
+        3,
+        (
+            Target("p50 over that of DBOS", "x", in_pairs(("B2", "p50_ms"), ("B2 DBOS", "p50_ms")), 0.3),
+            Target("p50", "ms", of("B2", "p50_ms")),
+            Target("p99", "ms", of("B2", "p99_ms")),
+            Target("p50 of DBOS", "ms", of("B2 DBOS", "p50_ms")),
+        ),
+    ),
+    Bench(
+        "B4",
+        ("B4", "B4 DBOS"),
+        3,
+        (
+            Target("steps/s over DBOS", "x", in_pairs(("B4", "steps_per_s"), ("B4 DBOS", "steps_per_s")), 4, True),
+            Target("steps", "/s", of("B4", "steps_per_s")),
+            Target("steps of DBOS", "/s", of("B4 DBOS", "steps_per_s")),
+        ),
+    ),
     Bench(
         "WAKE",
         ("WAKE", "WAKE bare", "WAKE by a start"),
@@ -106,6 +166,39 @@ BENCHES: Final = (
                 True,
             ),
             Target("bodies with two", "/s", of("TWO WORKERS", "bodies_per_s")),
+        ),
+    ),
+    engines_bench(two_runs=1.6, four_runs=None, two_cpu=1.15, four_cpu=1.4),
+    Bench(
+        "APART",
+        ("B1", "APART 1", "APART 2", "APART 4", "APART one at a time"),
+        3,
+        (
+            Target(
+                "B1 from a client apart from one worker, over one engine",
+                "x",
+                in_pairs(("APART 1", "steps_per_s"), ("B1", "steps_per_s")),
+                0.3,
+                True,
+            ),
+            Target(
+                "two workers over one", "x", in_pairs(("APART 2", "steps_per_s"), ("APART 1", "steps_per_s")), 1.0, True
+            ),
+            Target(
+                "processor time per step, two workers over one",
+                "x",
+                in_pairs(("APART 2", "cpu_us_per_step"), ("APART 1", "cpu_us_per_step")),
+                1.15,
+            ),
+            Target("steps with one worker", "/s", of("APART 1", "steps_per_s")),
+            Target("with two", "/s", of("APART 2", "steps_per_s")),
+            Target("with four", "/s", of("APART 4", "steps_per_s")),
+            Target("cores used with one worker", "", of("APART 1", "cores")),
+            Target("with two", "", of("APART 2", "cores")),
+            Target("with four", "", of("APART 4", "cores")),
+            Target("reads of the client per run", "", of("APART 1", "client_reads_per_run")),
+            Target("start to result, one at a time, p50", "ms", of("APART one at a time", "p50_ms")),
+            Target("the same, p99", "ms", of("APART one at a time", "p99_ms")),
         ),
     ),
     Bench(
@@ -138,6 +231,15 @@ BENCHES: Final = (
         ),
     ),
     Bench(
+        "OPEN",
+        ("OPEN",),
+        3,
+        (
+            Target("CPU of a process that opens an engine", "ms", of("OPEN", "cpu_ms"), 350.0),
+            Target("the same, with a new schema", "ms", of("OPEN", "new_cpu_ms")),
+        ),
+    ),
+    Bench(
         "CLAIM",
         ("CLAIM few", "CLAIM many"),
         1,
@@ -162,13 +264,15 @@ def main() -> int:
         return 0
     chosen = [bench for bench in BENCHES if not options.workload or bench.name in options.workload]
     with bench_server() as url:
-        return run_benches(
+        missed = run_benches(
             chosen,
             lambda name: _in_fresh_process(url, name, options.scale),
             rounds=options.rounds,
             scale=options.scale,
             out=Path(options.out),
         )
+    draw_apart(Path(options.out))
+    return missed
 
 
 def _options() -> argparse.Namespace:

@@ -16,11 +16,11 @@ INTERPRETER: Final = "HOLDFAST_BENCH_DBOS"
 SCALE: Final = 0.2
 """It needs less work for the same time."""
 LONGEST_SECONDS: Final = 300
-PROGRAM: Final = Path(__file__).parents[1] / "peers" / "dbos_steps.py"
+PROGRAM: Final = Path(__file__).parents[1] / "peers" / "dbos_program.py"
 
 
-def b1(place: Place, scale: float) -> Sample:
-    """B1, in a database of its own."""
+def sample(workload: str, place: Place, scale: float) -> Sample:
+    """A workload, in a database of its own."""
     interpreter = os.environ.get(INTERPRETER)
     if not interpreter:
         raise SystemExit(f"${INTERPRETER} names no interpreter that has DBOS; `make bench-postgres` makes one")
@@ -28,7 +28,7 @@ def b1(place: Place, scale: float) -> Sample:
         connection.execute(f'CREATE DATABASE "{place.schema}"'.encode())
         try:
             done = subprocess.run(  # noqa: S603 - a program of ours, by the interpreter that was named
-                [interpreter, str(PROGRAM), _url(place), str(scale * SCALE)],
+                [interpreter, str(PROGRAM), workload, _url(place), str(scale * SCALE)],
                 stdout=subprocess.PIPE,
                 text=True,
                 check=True,
@@ -36,8 +36,8 @@ def b1(place: Place, scale: float) -> Sample:
             )
         finally:
             connection.execute(f'DROP DATABASE "{place.schema}" WITH (FORCE)'.encode())
-    sample: Sample = json.loads(done.stdout.splitlines()[-1])
-    return sample
+    figures: Sample = json.loads(done.stdout.splitlines()[-1])
+    return figures
 
 
 def _url(place: Place) -> str:

@@ -9,13 +9,16 @@ from typing import Final
 import psycopg
 
 from benchmarks.measure import Sample, percentile
-from holdfast.client.client import Client, connect
+from holdfast.client.client import connect
+from holdfast.runtime.session import StoreSession
 from holdfast.storage.postgres.address import parse
 from holdfast.storage.postgres.notifier import make_notifier
+from holdfast.storage.wakeups import EVERYTHING, Wakeup, Wakeups
 
 READY: Final = "ready"
 THERE, BACK = "bench_there", "bench_back"
 MILLISECONDS: Final = 1000
+NEWS: Final = Wakeups(to_all=EVERYTHING)
 
 
 async def wake_up(url: str, count: int) -> Sample:
@@ -39,14 +42,14 @@ async def round_trip(url: str, count: int) -> Sample:
     """One process wakes another, which wakes it: through the bells that the store's commits ring."""
     other = _other("echo", url)
     heard = asyncio.Event()
-    bell = make_notifier(parse(url), "here", heard.set)
+    bell = make_notifier(parse(url), "here", lambda _: heard.set())
     bell.open()
     await heard.wait()
     took_ms: list[float] = []
     for _ in range(count):
         heard.clear()
         before = time.monotonic()
-        bell.notify()
+        bell.notify(NEWS)
         await heard.wait()
         took_ms.append((time.monotonic() - before) * MILLISECONDS)
     bell.close()
@@ -58,9 +61,9 @@ async def echo(url: str) -> None:
     """The other process of `round_trip`: what it hears first is that it listens."""
     is_ready = asyncio.Event()
 
-    def answer_it() -> None:
+    def answer_it(_: Wakeup) -> None:
         if is_ready.is_set():
-            bell.notify()
+            bell.notify(NEWS)
         is_ready.set()
 
     bell = make_notifier(parse(url), "there", answer_it)
@@ -87,13 +90,13 @@ def bare_round_trip(server: str, count: int) -> Sample:
 
 async def hear(url: str) -> None:
     """The other process of `wake_up`."""
-    before = vars(Client)["_rung"]
+    notified = StoreSession.notified
 
-    def tell(client: Client) -> None:
+    def report(session: StoreSession, wakeup: Wakeup) -> None:
         print(time.monotonic(), flush=True)
-        before(client)
+        notified(session, wakeup)
 
-    setattr(Client, "_rung", tell)  # noqa: B010 - this process is for nothing else
+    setattr(StoreSession, "notified", report)  # noqa: B010 - this process is for nothing else
     client = await connect(url)
     print(READY, flush=True)
     await asyncio.to_thread(sys.stdin.read)

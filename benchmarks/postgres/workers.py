@@ -1,18 +1,21 @@
-"""CPU-bound bodies, run by one worker process and by two."""
+"""CPU-bound bodies, run by one worker process and by two; and the plot of a client apart from 1, 2 and 4 workers."""
 
 import asyncio
+import json
 import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import Final
 
-from benchmarks.measure import Sample
+from benchmarks.chart import Bar, bar_chart
+from benchmarks.measure import Sample, medians
 from benchmarks.postgres.burning import burn_all
 from holdfast.client.client import Client, connect
 
 PROGRAM: Final = Path(__file__).with_name("burning.py")
 BODIES_AT_ONCE: Final = 4
+APART: Final = {"APART 1": "one worker", "APART 2": "two workers", "APART 4": "four workers"}
 GLANCE_SECONDS: Final = 0.02
 
 
@@ -43,3 +46,18 @@ def _worker(url: str) -> "subprocess.Popen[bytes]":
 async def _until_there(client: Client, workers: int) -> None:
     while len(await client.workers()) < workers:  # noqa: ASYNC110 - there is no notification
         await asyncio.sleep(GLANCE_SECONDS)
+
+
+def draw_apart(folder: Path) -> None:
+    """Plot the steps of a client apart from its workers over those of one engine, from the figures in a folder."""
+    samples: dict[str, list[Sample]] = json.loads((folder / "bench.json").read_text(encoding="utf-8"))["samples"]
+    if not samples.keys() >= {"B1", *APART}:
+        return
+    engine = medians(samples["B1"])["steps_per_s"]
+    bars: list[Bar] = [("one engine", 1.0, f"{engine:,.0f} steps/s")]
+    for name, label in APART.items():
+        found = medians(samples[name])
+        figure = f"{found['steps_per_s']:,.0f}, {found['cores']:.1f} cores"
+        bars.append((f"client and {label}", found["steps_per_s"] / engine, figure))
+    title = "B1 from a client apart from its workers, over one engine (1); steps/s and cores used"
+    (folder / "apart.svg").write_text(bar_chart(title, bars), encoding="utf-8")

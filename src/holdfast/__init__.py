@@ -22,6 +22,7 @@ TYPE_CHECKING = False  # as typing has it; importing typing takes longer than ev
 
 if TYPE_CHECKING:
     from holdfast import errors, testing
+    from holdfast.audit.backup import backup
     from holdfast.authoring.activity import (
         ActivityInfo,
         Cancelled,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
         idempotency_key,
     )
     from holdfast.authoring.activity import ActivityLike as Activity
+    from holdfast.authoring.attributes import attributes
     from holdfast.authoring.children import ChildHandle, start
     from holdfast.authoring.events import Event, event, events, raise_event
     from holdfast.authoring.handlers import Query, Update, on_query, on_update, updates_finished
@@ -55,6 +57,7 @@ if TYPE_CHECKING:
         ActivityTimedOut,
         ClaimsExhausted,
         DeadlineExceeded,
+        FilterError,
         FlowError,
         HoldfastError,
         InstanceClosed,
@@ -93,6 +96,7 @@ __all__ = [
     "DeadlineExceeded",
     "Engine",
     "Event",
+    "FilterError",
     "Flow",
     "FlowError",
     "Handle",
@@ -126,6 +130,8 @@ __all__ = [
     "__version__",
     "activity",
     "activity_info",
+    "attributes",
+    "backup",
     "connect",
     "continue_as_new",
     "errors",
@@ -152,6 +158,7 @@ __all__ = [
 ]
 
 _NAMES = {
+    "audit.backup": ("backup",),
     "authoring.activity": (
         "Activity",
         "ActivityInfo",
@@ -163,6 +170,7 @@ _NAMES = {
         "heartbeat",
         "idempotency_key",
     ),
+    "authoring.attributes": ("attributes",),
     "authoring.children": ("ChildHandle", "start"),
     "authoring.events": ("Event", "event", "events", "raise_event"),
     "authoring.handlers": ("Query", "Update", "on_query", "on_update", "updates_finished"),
@@ -184,6 +192,7 @@ _NAMES = {
         "ActivityTimedOut",
         "ClaimsExhausted",
         "DeadlineExceeded",
+        "FilterError",
         "FlowError",
         "HoldfastError",
         "InstanceClosed",

@@ -44,6 +44,8 @@ class Duty(StrEnum):
     """Commits groups."""
     RESULTS = "holdfast-results"
     """Polls for the results that a client waits for."""
+    METRICS = "holdfast-metrics"
+    """Serves the metrics and probes of a worker."""
     CHANGES = "holdfast-changes"
     """Polls for changes of instances that a client watches."""
     LEASE = "holdfast-lease"
@@ -165,6 +167,11 @@ class BackgroundThread:
 
     def start(self) -> None:
         self._thread.start()
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the thread was started and has not ended."""
+        return self._thread.is_alive()
 
     def join(self, timeout: float | None = None) -> None:
         """Wait until the thread has ended."""

@@ -3,7 +3,9 @@
 The only module outside `holdfast.testing` that names a concrete store.
 """
 
+import shlex
 import sys
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, cast
@@ -13,13 +15,16 @@ from holdfast.runtime.platform import ClockAndIds, Platform, SystemClockAndIds
 from holdfast.storage.contract import (
     OPEN_CONTRACT,
     RAW_TABLES,
+    RESTORE,
+    SEARCH,
     OpenableStore,
     OpenContractStore,
+    RestorableStore,
+    SearchStore,
     Store,
     StoreDefaults,
 )
 from holdfast.storage.relational.raw_tables import RawTables
-from holdfast.storage.sqlite.connection import SqliteTables
 
 SCHEMES: Final = ("postgresql://", "postgres://")
 DURABILITIES: Final = ("full", "relaxed")
@@ -124,11 +129,51 @@ def open_tables(store: str | Path | Store) -> RawTables:
     if not isinstance(store, str | Path):
         return _tables_of(store)
     if not is_address(store):
+        from holdfast.storage.sqlite.connection import SqliteTables  # noqa: PLC0415 - a server does not need apsw
+
         return SqliteTables(Path(store))
     require_psycopg()
     from holdfast.storage.postgres.store import PostgresTables  # noqa: PLC0415 - psycopg is an extra
 
     return PostgresTables(str(store))
+
+
+def copy_store(source: Path, target: Path, progress: Callable[[int, int], None]) -> bool:
+    """Copy a live SQLite store into an empty file (R1). Returns whether it has the schema of this release."""
+    check_platform()
+    from holdfast.storage.sqlite.backup import copy_database  # noqa: PLC0415 - imported after the platform is checked
+
+    return copy_database(source, target, progress)
+
+
+def file_damage(path: Path) -> list[str]:
+    """The findings of SQLite about a file of any release; empty if it is sound."""
+    from holdfast.storage.sqlite.backup import damage_of  # noqa: PLC0415 - as above
+
+    return damage_of(path)
+
+
+def restorable(store: object) -> RestorableStore:
+    """The store itself, if it can be made fit for use after a restore (R2); `InvalidOption` if it cannot."""
+    if RESTORE not in capabilities_of(store):
+        raise InvalidOption(f"{type(store).__name__} cannot be restored: it does not declare {RESTORE!r}")
+    return cast("RestorableStore", store)
+
+
+def backup_refusal(url: str) -> str:
+    """Why `holdfast backup` does not copy a PostgreSQL store, and the commands that do."""
+    require_psycopg()
+    from holdfast.storage.postgres.address import parse  # noqa: PLC0415 - psycopg is an extra
+
+    try:
+        address = parse(url)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+    return (
+        f"{address} is backed up by PostgreSQL's own tools: pg_dump --format=custom --schema={address.schema} "
+        f"--file=FILE {shlex.quote(address.libpq_url)}, or pg_basebackup with archived WAL for point-in-time "
+        "recovery. After a restore run holdfast restored"
+    )
 
 
 def capabilities_of(store: object) -> frozenset[str]:
@@ -143,6 +188,13 @@ def open_contract_of(store: object) -> OpenContractStore:
             f"{type(store).__name__} has no requests and reports: it does not declare {OPEN_CONTRACT!r}"
         )
     return cast("OpenContractStore", store)
+
+
+def search_store_of(store: object) -> SearchStore:
+    """The store itself, if it has attributes and searches by filters (F); `InvalidOption` if it has not."""
+    if SEARCH not in capabilities_of(store):
+        raise InvalidOption(f"{type(store).__name__} has no attributes and filters: it does not declare {SEARCH!r}")
+    return cast("SearchStore", store)
 
 
 def _tables_of(store: object) -> RawTables:

@@ -213,6 +213,34 @@ class RetryPolicyError(InvalidOption):
     """A retry policy with invalid numbers."""
 
 
+class InvalidAttribute(InvalidOption):
+    """An attribute whose name or value is not allowed, or one too many (F1). Nothing was stored."""
+
+
+class FilterError(HoldfastError):
+    """An error about a search for instances (F). Nothing was read."""
+
+
+class InvalidFilter(FilterError):
+    """A filter that cannot be read. `column` counts from 1; 0 if the filter as a whole is wrong."""
+
+    def __init__(self, message: str, column: int = 0) -> None:
+        super().__init__(message)
+        self.column = column
+
+
+class FilterTooBroad(FilterError):
+    """A filter that no index supports, on a store with many instances (F8). The message states what to add."""
+
+
+class InvalidCursor(FilterError):
+    """A cursor that was changed, or that belongs to another filter, order or store (F7)."""
+
+
+class SearchTimedOut(FilterError, TimeoutError):
+    """A search that took longer than its limit (F9)."""
+
+
 class InvalidId(HoldfastError):
     """A name or id that is empty, too long, or has characters that are not allowed."""
 

@@ -3,6 +3,7 @@
 import functools
 import gc
 import math
+from contextlib import nullcontext
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,6 +14,7 @@ from tests.scenarios.support import engine_of, rows, together
 
 import holdfast as hf
 from holdfast.authoring.validation import checked_name
+from holdfast.core.filters import quoted
 from holdfast.errors import AnnotationError, ArgumentError, PayloadTooLarge, UnknownWord
 
 
@@ -114,8 +116,8 @@ def test_an_odd_but_harmless_id_is_only_an_id(tmp_path: Path, name: str) -> None
         async with engine_of(tmp_path / "shop.db", *ALL) as engine:
             assert await engine.run(keeps, name, id=name) == name
             assert (await engine.get(name).describe()).id == name
-            assert [record.id for record in await engine.list(workflow="keeps")] == [name]
-            assert await engine.list(workflow=name) == []
+            assert [record.id for record in await engine.list(f"id = {quoted(name)}")] == [name]
+            assert await engine.list(f"workflow = {quoted(name)}") == []
 
     together(scenario())
 
@@ -223,12 +225,15 @@ def test_an_unknown_policy_status_or_page_is_a_typed_error(tmp_path: Path, polic
         async with engine_of(path, *ALL) as engine:
             with pytest.raises(UnknownWord):
                 await engine.start(keeps, 1, id="a", policy=policy)
-            with pytest.raises(UnknownWord):
+            with pytest.raises(UnknownWord), pytest.warns(DeprecationWarning, match="called"):
                 await engine.list(state=policy)
             for limit in (0, -1, 10**9, 2**70):
                 with pytest.raises(hf.errors.InvalidOption, match="limit"):
                     await engine.list(limit=limit)
-            with pytest.raises(hf.errors.InvalidOption, match="before"):
+            with (
+                pytest.raises(hf.errors.InvalidOption, match="before"),
+                pytest.warns(DeprecationWarning, match="is called list"),
+            ):
                 await engine.list(before=2**70)
             nothing_is_stored(path)
 
@@ -394,15 +399,19 @@ def test_an_event_with_the_start_that_is_no_pair_is_refused(tmp_path: Path, even
 
 
 @pytest.mark.parametrize(
-    "options", [{"limit": "7"}, {"limit": 1.5}, {"before": None}, {"before": "1"}, {"before": -1}], ids=str
+    "options", [{"limit": "7"}, {"limit": 1.5}, {"before": "1"}, {"before": -1}, {"order": "id"}, {"order": 7}], ids=str
 )
 def test_a_page_that_makes_no_sense_is_refused(options: dict[str, Any]) -> None:
     async def scenario() -> None:
         async with engine_of(":memory:", *ALL) as engine:
-            with pytest.raises(hf.errors.InvalidOption, match="|".join(options)):
+            warned = pytest.warns(DeprecationWarning, match="is called list") if "before" in options else nullcontext()
+            with pytest.raises(hf.errors.InvalidOption, match="|".join(options)), warned:
                 await engine.list(**options)
             for name in ("", 7, "a\ud800"):
-                with pytest.raises(hf.InvalidId, match="workflow"):
+                with (
+                    pytest.raises(hf.InvalidId, match="workflow"),
+                    pytest.warns(DeprecationWarning, match="is called list"),
+                ):
                     await engine.list(workflow=name)  # type: ignore[arg-type]  # wrong on purpose
 
     together(scenario())
@@ -456,7 +465,7 @@ def test_arguments_by_keyword_are_refused_with_the_way_to_bind_them() -> None:
             call = engine.start
             with pytest.raises(
                 hf.errors.UsageError,
-                match=r"takes id, policy, event, deadline, start_at and trace by keyword, not polcy;",
+                match=r"takes id, policy, event, deadline, start_at, trace and attributes by keyword, not polcy;",
             ):
                 await call(counts, 1, polcy="reuse")
             assert await engine.list() == []

@@ -33,7 +33,7 @@ INSERTS = {
 READS = {"starter": {"request_status", "workflows"}, "executor": {"open_activities", "activity_event_status"}}
 CALLS = {"starter": {"start_workflow", "raise_event"}, "executor": {"report"}}
 """As the specification states them."""
-BATCHES = {"apply_changes_1", "apply_changes_2"}
+BATCHES = ("apply_changes_", "commit_group_")
 """Functions of workers, with the rights of their caller: a client that calls one is refused at its first table."""
 NEVER_POSSIBLE = (
     errors.GeneratedAlways,
@@ -151,7 +151,7 @@ def test_C13_a_role_calls_its_functions(clients: Clients, role: str) -> None:
             "WHERE nspname = %s AND has_function_privilege(pg_proc.oid, 'EXECUTE')",
             (clients.place.schema,),
         ).fetchall()
-        assert {name for (name,) in found} - BATCHES == CALLS[role]
+        assert {name for (name,) in found if not name.startswith(BATCHES)} == CALLS[role]
         if role == "starter":
             for call in ("start_workflow('w', '[]', 'i', 'r')", "raise_event('i', 'e', '1', 'q')"):
                 connection.execute(f"SELECT {call}".encode())
@@ -186,7 +186,7 @@ def test_C13_the_inserts_of_the_roles_notify_workers(clients: Clients) -> None:
 
     async def scenario() -> None:
         names: asyncio.Queue[str | None] = asyncio.Queue()
-        notifier = make_notifier(parse(clients.place.url), "me", lambda: None)
+        notifier = make_notifier(parse(clients.place.url), "me", lambda _: None)
         notifier.open()
         notifier.watch_rows(names.put_nowait)
         async with asyncio.timeout(30):

@@ -95,7 +95,7 @@ def test_C12_a_row_of_another_program_is_found_within_250_ms(tmp_path: Path, ins
     async def scenario() -> None:
         rows = Rows()
         store = await opened(tmp_path / "shop.db")
-        notifier = store.make_notifier("me", lambda: None)
+        notifier = store.make_notifier("me", lambda _: None)
         notifier.open()
         notifier.watch_rows(rows.inserted)  # type: ignore[attr-defined]
         await asyncio.sleep(3 * PROBE_SECONDS)

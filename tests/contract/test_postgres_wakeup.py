@@ -13,6 +13,7 @@ from tests.postgres.server import Place
 import holdfast as hf
 from holdfast.storage.postgres.address import parse
 from holdfast.storage.postgres.notifier import MOST_NAMES, ListenNotifier, PollNotifier, make_notifier
+from holdfast.storage.wakeups import Wakeup
 
 LIMIT_SECONDS = 30
 OFFERS = (
@@ -37,7 +38,7 @@ class Rows:
         self.names: asyncio.Queue[str | None] = asyncio.Queue()
         self.woken = 0
 
-    def wake(self) -> None:
+    def wake(self, _: Wakeup) -> None:
         self.woken += 1
 
     async def next(self, count: int) -> set[str | None]:
@@ -215,7 +216,7 @@ def test_a_process_hears_of_rows_only_while_its_worker_runs(tables: Place) -> No
     async def scenario() -> None:
         rows = Rows()
         connected = asyncio.Event()
-        notifier = make_notifier(parse(tables.url), "me", connected.set)
+        notifier = make_notifier(parse(tables.url), "me", lambda _: connected.set())
         notifier.open()
         await connected.wait()
         with client(tables) as connection:
@@ -239,7 +240,7 @@ def test_a_process_hears_of_rows_only_while_its_worker_runs(tables: Place) -> No
 async def notified(place: Place, channel: str, count: int, send: Callable[[ListenNotifier], None]) -> list[str]:
     """The payloads that a client receives on a channel."""
     ready = asyncio.Event()
-    notifier = make_notifier(parse(place.url), "me", ready.set)
+    notifier = make_notifier(parse(place.url), "me", lambda _: ready.set())
     assert isinstance(notifier, ListenNotifier)
     notifier.open()
     await ready.wait()

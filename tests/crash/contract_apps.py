@@ -69,8 +69,16 @@ async def dead(number: int) -> int: ...
 async def silent(number: int) -> int: ...
 
 
+@hf.activity(external=True, queue="fleet", heartbeat=0.5, retry=QUICKLY)
+async def launched(number: int) -> int: ...
+
+
+@hf.activity(external=True, queue="fleet", heartbeat=0.5, retry=QUICKLY)
+async def launched_again(number: int) -> int: ...
+
+
 EXTERNAL: list[hf.Activity[..., Any]] = [
-    *(staged, streamed, early, retried, released, cancelled, stopped, expired, dead, silent)
+    *(staged, streamed, early, retried, released, cancelled, stopped, expired, dead, silent, launched, launched_again)
 ]
 COMPLETE = (_K.RUNNING, _K.COMPLETED)
 SCRIPT: dict[str, Callable[[RawOffer], tuple[ReportKind, ...]]] = {
@@ -122,13 +130,50 @@ async def claim_timeouts(number: int) -> list[object]:
     return [await ended(silent(number))]
 
 
+@hf.workflow(name="launches")
+async def launches(number: int) -> list[object]:
+    return [await launched(number), await launched_again(number)]
+
+
+GRAPH = hf.Flow.parse(
+    """
+flow: graph
+activities:
+  start:  {trigger: true}
+  quotes: {run: streamed, input: [start.input.number], after: start}
+  price:  {run: early, input: [item], each: quotes.responses, after: quotes}
+  go:     {wait: {event: go}, after: price}
+output: [quotes.output, price.output, go.output]
+"""
+)
+"""External activities as nodes: items start while the executor still sends responses (K10)."""
 EXPECTED: dict[str, list[object]] = {
     "results": [70, [71, 72, 73], 70, 8],
+    "graph": [[71, 72, 73], [70, 70, 70], 8],
     "endings": [70, 70, "ActivityCancelled", "ActivityCancelled"],
     "expiry": [70],
     "dead letters": ["ClaimsExhausted"],
     "claim time-outs": ["ClaimsExhausted"],
+    "launches": [70, 70],
 }
+
+
+class RowLauncher:
+    """Launches programs that insert their rows at once. The first launch of one activity fails."""
+
+    def __init__(self) -> None:
+        self.reports: asyncio.Future[ActivityReports] = asyncio.get_running_loop().create_future()
+
+    async def launch(self, task: hf.LaunchTask) -> None:
+        reports = await self.reports
+        if task.activity_name == "launched_again" and task.attempt == 1:
+            raise OSError("no machine is free")
+        await asyncio.gather(
+            *(
+                reports.insert(task.activity_exec_id, kind, claim=task.claim, payload="70", sequence=number)
+                for number, kind in enumerate(COMPLETE, start=1)
+            )
+        )
 
 
 def payload_of(offer: RawOffer, kind: ReportKind, number: int) -> str | None:
@@ -155,7 +200,7 @@ async def serve(store: str, reports: ActivityReports) -> None:
         finally:
             tables.close()
         for offer in offers:
-            if offer.exec_id in served or not await may_begin(reports, offer.exec_id):
+            if offer.name not in SCRIPT or offer.exec_id in served or not await may_begin(reports, offer.exec_id):
                 continue
             served.add(offer.exec_id)
             for number, kind in enumerate(SCRIPT[offer.name](offer)):
@@ -173,15 +218,20 @@ async def serve(store: str, reports: ActivityReports) -> None:
 
 async def finish(store: str, workflow: str, hook: KillAt | None) -> object:
     """Start the workflow by a row and serve its activities, or continue where an earlier process was killed."""
+    launcher = RowLauncher()
     engine = hf.Engine(
         store,
-        workflows=[results, endings, expiry, dead_letters, claim_timeouts],
+        workflows=[results, endings, expiry, dead_letters, claim_timeouts, launches],
         activities=EXTERNAL,
+        flows=[GRAPH],
+        launchers={"fleet": launcher},
         _platform=Platform(fault_hook=hook),
     )
     async with engine:
         calls = engine._calls
-        serving = asyncio.create_task(serve(store, ActivityReports(calls)))
+        reports = ActivityReports(calls)
+        launcher.reports.set_result(reports)
+        serving = asyncio.create_task(serve(store, reports))
         await insert_row(
             calls, InsertRequest(request_id="start", workflow=workflow, instance_id="it", input='{"number": 7}')
         )

@@ -170,6 +170,16 @@ activities:
   last:   {run: step, input: ["'last'", [quotes.output, price.output, small.output]], after: [quotes, price, small]}
 output: "last.output"
 """
+DROPS = """
+flow: drops
+event_policy: drop_unsubscribed
+activities:
+  start: {trigger: true}
+  first: {run: step, input: ["'first'"], after: start}
+  go:    {wait: {event: go}, after: first}
+  last:  {run: step, input: ["'last'", "go.output"], after: go}
+output: "last.output"
+"""
 FLOWS: dict[str, tuple[hf.Flow, dict[str, Any]]] = {
     "e1_children": (hf.Flow.parse(CHILDREN), {}),
     "e2_siblings": (hf.Flow.parse(DIAMOND), {}),
@@ -178,6 +188,7 @@ FLOWS: dict[str, tuple[hf.Flow, dict[str, Any]]] = {
     "error_edges": (hf.Flow.parse(EDGES), {}),
     "holds": (hf.Flow.parse(HOLDS), {}),
     "streams": (hf.Flow.parse(STREAMS), {}),
+    "drops": (hf.Flow.parse(DROPS), {}),
     "order": (hf.Flow.parse(ORDER.read_text(encoding="utf-8").replace("delay: 1h", "delay: 5ms")), INPUT),
 }
 EXPECTED = {
@@ -188,6 +199,7 @@ EXPECTED = {
     "error_edges": ["broken", [10, 20, 30, 40]],
     "holds": ["approved", [1, 2], "TimeoutError"],
     "streams": [[1, 2, 3], [10, 20, 30], [1, 2, 3]],
+    "drops": "taken",
     "order": "closed",
 }
 KEYS = {
@@ -198,6 +210,7 @@ KEYS = {
     "error_edges": "7366366",
     "holds": "6744666",
     "streams": "66666",
+    "drops": "6466",
     "order": "3466666366",
 }
 """The activities in ascending order, each with its digit."""
@@ -219,6 +232,18 @@ async def release_held(handle: hf.Handle[Any], node: str, output: object) -> Non
     raise AssertionError(f"{node} was never held")
 
 
+async def raise_until_taken(handle: hf.Handle[Any]) -> None:
+    """Raise events until one is taken: by now, or before an earlier process was killed."""
+    for _ in range(2_000):
+        try:
+            if await handle.raise_event("go", "taken") or (await handle.describe()).closed_at is not None:
+                return
+        except hf.InstanceClosed:
+            return
+        await asyncio.sleep(0.005)
+    raise AssertionError("no event was taken")
+
+
 async def finish(store: str, flow: str, hook: KillAt | None) -> object:
     code, given = FLOWS[flow]
     flows = [each for each, _ in FLOWS.values()] + [hf.Flow.parse(CHILD)]
@@ -232,6 +257,8 @@ async def finish(store: str, flow: str, hook: KillAt | None) -> object:
         if flow == "holds":
             await release_held(handle, "review", "approved")
             await release_held(handle, "many", ...)
+        if flow == "drops":
+            await raise_until_taken(handle)
         result = await handle.result()
         if flow == "e1_children":
             await engine.get("loose").result()

@@ -1,6 +1,9 @@
 """Generated pages agree with the tables of the code."""
 
+from pathlib import Path
+
 import pytest
+from benchmarks import recorded
 from tools.generate_docs import ARCHITECTURE, DOCS, PAGES, architecture
 
 
@@ -13,3 +16,8 @@ def test_the_architecture_page_draws_the_layers_of_the_import_contract() -> None
     page = ARCHITECTURE.read_text(encoding="utf-8")
     assert "```mermaid" in page
     assert page == architecture(), "run `make docs`"
+
+
+@pytest.mark.parametrize("path", recorded.files(), ids=lambda path: path.name)
+def test_pages_and_drawings_have_the_recorded_figures(path: Path) -> None:
+    assert path.read_text(encoding="utf-8") == recorded.files()[path], "run `make docs`"

@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 SNIPPETS = [
     (page.name, number, code)
-    for page in [ROOT / "README.md", *sorted((ROOT / "docs" / "guide").glob("*.md"))]
+    for page in [ROOT / "README.md", ROOT / "docs" / "scale.md", *sorted((ROOT / "docs" / "guide").glob("*.md"))]
     for number, code in enumerate(re.findall(r"```python\n(.*?)```", page.read_text("utf-8"), re.DOTALL))
 ]
 

@@ -18,6 +18,10 @@ COMMIT = b"COMMIT\0"
 """The statement as it is sent. The end of its text tells it from a BEGIN ... READ COMMITTED."""
 
 
+CALL = b".commit_group_"
+"""The call of the group function, which is a whole transaction."""
+
+
 class Direction(Enum):
     """Which way bytes go."""
 
@@ -77,6 +81,9 @@ class Proxy:
         """How many connections a rule has ended."""
         self._links: set[_Link] = set()
         self._stalled: set[Direction] = set()
+        self._holding: tuple[bytes, int] | None = None
+        self._held = threading.Event()
+        self._let_go = threading.Event()
         self._refuses = False
         self._is_closed = False
         self._change = threading.Condition()
@@ -104,6 +111,18 @@ class Proxy:
         with self._change:
             self._stalled.clear()
             self._change.notify_all()
+
+    def hold_back(self, text: bytes, size: int) -> None:
+        """Of the next piece with this text only `size` bytes pass, one fewer than all at most, until `let_go`."""
+        self._holding = (text, size)
+
+    def wait_until_held(self) -> None:
+        """Wait until the first bytes of that piece have passed."""
+        self._held.wait()
+
+    def let_go(self) -> None:
+        """The rest of it passes."""
+        self._let_go.set()
 
     def cut(self) -> None:
         """End all connections."""
@@ -157,11 +176,22 @@ class Proxy:
                 if not self._is_allowed(link, direction, data):
                     self.harmed += 1
                     break
-                target.sendall(data)
+                self._send(direction, target, data)
         with self._change:
             self._links.discard(link)
             self._change.notify_all()
         link.cut()
+
+    def _send(self, direction: Direction, target: socket.socket, data: bytes) -> None:
+        holding = self._holding
+        if holding is not None and direction is Direction.TO_SERVER and holding[0] in data:
+            self._holding = None
+            first = min(holding[1], len(data) - 1)
+            target.sendall(data[:first])
+            self._held.set()
+            self._let_go.wait()
+            data = data[first:]
+        target.sendall(data)
 
     def _is_allowed(self, link: _Link, direction: Direction, data: bytes) -> bool:
         if direction is Direction.TO_CLIENT:

@@ -12,11 +12,17 @@ UPDATE "shop".questions SET answer = $3 WHERE id = $1 AND taken_by = $2 AND answ
 -- answer_update
 UPDATE "shop".updates SET state = $3, answer = $4, expires_at_ms = $5 WHERE number = $1 AND id = $2 AND answer IS NULL;
 
+-- any_active_worker
+SELECT 1 FROM "shop".workers WHERE state = 'ACTIVE' LIMIT 1;
+
 -- append_history
 INSERT INTO "shop".history (number, execution, turn, events) VALUES ($1, $2, $3, $4);
 
 -- audit_attempts
 SELECT {raw_attempt_columns} FROM "shop".attempts ORDER BY number, execution, activity, dimension, attempt;
+
+-- audit_attributes
+SELECT number, name, position, type, value, created_at_ms FROM "shop".attributes ORDER BY number, name, position;
 
 -- audit_children
 SELECT parent, parent_execution, parent_step, number, id, workflow, state, outcome, parent_close, ( state NOT IN ('COMPLETED', 'FAILED', 'CANCELLED', 'TERMINATED') AND ( EXISTS (SELECT 1 FROM "shop".inbox WHERE inbox.number = instances.number AND position('"cancel_requested"'::bytea IN event) > 0) OR EXISTS (SELECT 1 FROM "shop".history WHERE history.number = instances.number AND position('"cancel_requested"'::bytea IN events) > 0) ) )::int FROM "shop".instances WHERE parent IS NOT NULL ORDER BY parent, parent_execution, parent_step;
@@ -123,17 +129,26 @@ SELECT count(*) FROM "shop".instances WHERE id = $1 AND superseded_at_ms IS NOT 
 -- count_event
 UPDATE "shop".instances SET mail = mail + 1, claimable_at_ms = CASE WHEN $1 AND owner IS NULL AND state IN ('REQUESTED', 'RUNNING', 'CANCEL_REQUESTED') THEN 0 ELSE claimable_at_ms END WHERE number = $2;
 
+-- count_instances
+SELECT count(*) FROM (SELECT 1 FROM "shop".instances LIMIT $1) AS found;
+
 -- count_lost_owner
 UPDATE "shop".instances SET losses = losses + 1 WHERE number = $1 AND owner = $2;
 
 -- count_new_requests
 SELECT substr(workflow, 1, 1024), count(*) FROM "shop".requests WHERE state = 'NEW' AND kind = 'start' AND workflow IS NOT NULL AND manual = false GROUP BY workflow ORDER BY workflow LIMIT $1;
 
+-- count_open
+SELECT workflow, state, CAST(sum(found) AS BIGINT) AS instances FROM ( SELECT workflow, state, count(*) AS found FROM "shop".instances WHERE owner IS NOT NULL GROUP BY workflow, state UNION ALL SELECT workflow, state, count(*) AS found FROM "shop".instances WHERE owner IS NULL AND closed_at_ms IS NULL GROUP BY workflow, state ) AS counted GROUP BY workflow, state ORDER BY instances DESC, workflow, state LIMIT $1;
+
 -- count_open_offers
 SELECT attempts.queue, count(*) FROM "shop".attempts JOIN "shop".offers ON offers.number = attempts.number AND offers.execution = attempts.execution AND offers.activity = attempts.activity AND offers.dimension = attempts.dimension AND offers.attempt = attempts.attempt AND offers.withdrawn_at_ms IS NULL WHERE attempts.state = 'READY' AND attempts.available_at_ms <= $1 GROUP BY attempts.queue;
 
 -- count_open_updates
 SELECT count(*) FROM (SELECT 1 FROM "shop".updates WHERE number = $1 AND answer IS NULL LIMIT $2) AS found;
+
+-- count_restored
+SELECT (SELECT count(*) FROM "shop".instances WHERE closed_at_ms IS NULL), ( SELECT count(*) FROM "shop".offers JOIN "shop".attempts ON attempts.number = offers.number AND attempts.execution = offers.execution AND attempts.activity = offers.activity AND attempts.dimension = offers.dimension AND attempts.attempt = offers.attempt WHERE offers.withdrawn_at_ms IS NULL AND attempts.closed_at_ms IS NULL );
 
 -- current_offer
 SELECT exec_id, entry FROM "shop".offers WHERE number = $1 AND execution = $2 AND activity = $3 AND dimension = $4 AND attempt = $5 AND withdrawn_at_ms IS NULL ORDER BY entry DESC LIMIT 1 FOR NO KEY UPDATE;
@@ -143,6 +158,9 @@ WITH RECURSIVE owners (owner) AS ( (SELECT owner FROM "shop".instances WHERE own
 
 -- delete_asked_updates
 DELETE FROM "shop".updates WHERE number = $1 AND answer IS NULL AND state = 'asked';
+
+-- delete_attribute
+DELETE FROM "shop".attributes WHERE number = $1 AND name = $2;
 
 -- delete_closed_events
 DELETE FROM "shop".activity_events WHERE ctid = ANY (ARRAY( SELECT activity_events.ctid FROM "shop".offers JOIN "shop".instances ON instances.number = offers.number JOIN "shop".activity_events ON activity_events.activity_exec_id = offers.exec_id WHERE instances.closed_at_ms < $1 AND activity_events.inserted_at_ms < $1 LIMIT $2 FOR UPDATE OF activity_events SKIP LOCKED ));
@@ -216,6 +234,9 @@ SELECT 1 FROM "shop".commits WHERE id = $1 AND NOT is_void LIMIT 1;
 -- find_instance
 SELECT {instance_columns} FROM "shop".instances WHERE id = $1 AND superseded_at_ms IS NULL;
 
+-- find_instances
+SELECT {instance_columns} FROM "shop".instances WHERE id = ANY (ARRAY(SELECT value FROM jsonb_array_elements_text(($1)::jsonb) AS json_each(value))) AND superseded_at_ms IS NULL;
+
 -- find_part
 SELECT 1 FROM "shop".commits WHERE id = $1 AND part = $2 AND NOT is_void;
 
@@ -231,6 +252,9 @@ UPDATE "shop".requests SET state = $1, refusal = $2, instance_number = $3, handl
 -- has_new_report
 SELECT 1 FROM "shop".activity_events WHERE activity_exec_id = $1 AND state = 'NEW' LIMIT 1;
 
+-- has_new_rows
+SELECT (SELECT row FROM "shop".requests WHERE state = 'NEW' ORDER BY row LIMIT 1) IS NOT NULL OR (SELECT row FROM "shop".activity_events WHERE state = 'NEW' ORDER BY row LIMIT 1) IS NOT NULL;
+
 -- has_pending
 SELECT EXISTS (SELECT 1 FROM "shop".inbox WHERE number = $1) OR EXISTS (SELECT 1 FROM "shop".timers WHERE number = $1) OR EXISTS (SELECT 1 FROM "shop".attempts WHERE number = $1 AND (closed_at_ms IS NULL OR ledger % 1000000000000 / 1000000 > ledger % 1000000));
 
@@ -245,6 +269,9 @@ UPDATE "shop".attempts SET heartbeat_at_ms = $1, details = COALESCE($2, details)
 
 -- insert_attempt
 INSERT INTO "shop".attempts (number, execution, activity, attempt, name, queue, state, ledger, owner, input, options, available_at_ms, scheduled_at_ms, started_at_ms, expires_at_ms, failures, losses, details) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18);
+
+-- insert_attribute
+INSERT INTO "shop".attributes (number, name, position, type, value, created_at_ms) VALUES ($1, $2, $3, $4, $5, (SELECT created_at_ms FROM "shop".instances WHERE number = $1));
 
 -- insert_closing
 INSERT INTO "shop".closings (number, execution, how) SELECT $1, $2, $3 WHERE EXISTS ( SELECT 1 FROM "shop".instances WHERE parent = $1 AND parent_execution = $2 AND closed_at_ms IS NULL AND parent_close <> 'abandon' ) ON CONFLICT (number, execution) DO NOTHING;
@@ -282,6 +309,9 @@ INSERT INTO "shop".updates (number, id, state, asked) VALUES ($1, $2, 'asked', $
 -- instance_gate
 SELECT state, execution, owner FROM "shop".instances WHERE number = $1 FOR NO KEY UPDATE;
 
+-- lift_numbers
+SELECT setval('"shop".instance_numbers', nextval('"shop".instance_numbers') + $1::bigint);
+
 -- list_children
 SELECT {instance_columns}, (SELECT value FROM "shop".kept WHERE kept.number = instances.number AND kept.key = ''), (SELECT id FROM "shop".instances AS above WHERE above.number = instances.parent) FROM "shop".instances WHERE parent = $5 AND number < $1 AND (state = $2 OR $2 IS NULL) AND (workflow = $3 OR $3 IS NULL) ORDER BY number DESC LIMIT $4;
 
@@ -290,6 +320,21 @@ SELECT {instance_columns}, (SELECT value FROM "shop".kept WHERE kept.number = in
 
 -- list_requests
 SELECT row, substr(request_id, 1, 1024), substr(kind, 1, 64), substr(workflow, 1, 1024), substr(instance_id, 1, 1024), substr(event_name, 1, 1024), substr(input, 1, 4096), substr(policy, 1, 64), start_at_ms, deadline_after_ms, manual, substr(source, 1, 1024), inserted_at_ms, state, refusal, instance_number, handled_at_ms FROM "shop".requests WHERE row < $1 AND (state = $2 OR CAST($2 AS TEXT) IS NULL) ORDER BY row DESC LIMIT $3;
+
+-- list_workflows
+WITH RECURSIVE names(workflow) AS ( SELECT min(workflow) FROM "shop".instances UNION ALL SELECT (SELECT min(workflow) FROM "shop".instances WHERE workflow > names.workflow) FROM names WHERE names.workflow IS NOT NULL ) SELECT workflow FROM names WHERE workflow IS NOT NULL;
+
+-- load_attempts
+SELECT found.* FROM jsonb_array_elements($1::jsonb) AS wanted(pair) CROSS JOIN LATERAL ( SELECT {attempt_columns} FROM "shop".attempts WHERE number = (pair->>0)::bigint AND execution = (pair->>1)::bigint OFFSET 0 ) AS found ORDER BY number, activity, dimension, attempt;
+
+-- load_history
+SELECT found.* FROM jsonb_array_elements($1::jsonb) AS wanted(pair) CROSS JOIN LATERAL ( SELECT number, turn, events FROM "shop".history WHERE number = (pair->>0)::bigint AND execution = (pair->>1)::bigint OFFSET 0 ) AS found ORDER BY number, turn;
+
+-- load_inbox
+SELECT found.* FROM jsonb_array_elements($1::jsonb) AS wanted(pair) CROSS JOIN LATERAL ( SELECT {inbox_columns} FROM "shop".inbox WHERE number = (pair->>0)::bigint OFFSET 0 ) AS found ORDER BY number, row;
+
+-- load_timers
+SELECT found.* FROM jsonb_array_elements($1::jsonb) AS wanted(pair) CROSS JOIN LATERAL ( SELECT number, timer, due_at_ms FROM "shop".timers WHERE number = (pair->>0)::bigint AND execution = (pair->>1)::bigint OFFSET 0 ) AS found ORDER BY number, timer;
 
 -- lock_attempt
 SELECT {attempt_columns} FROM "shop".attempts WHERE number = $1 AND execution = $2 AND activity = $3 AND dimension = $4 AND attempt = $5 FOR NO KEY UPDATE;
@@ -337,10 +382,10 @@ UPDATE "shop".attempts SET state = $1, ledger = ledger + $2 - $12, failure = $3,
 UPDATE "shop".inbox SET execution = $1 WHERE number = $2;
 
 -- new_reports
-SELECT page.row, left(event_id, 1024), left(activity_exec_id, 1024), CASE WHEN octet_length(page.claim) <= 1024 THEN page.claim END, octet_length(page.claim)::bigint, left(transition, 64), sequence, CASE WHEN (name IS NULL OR name = ANY (ARRAY(SELECT value FROM jsonb_array_elements_text(($1)::jsonb) AS json_each(value)))) AND octet_length(payload) <= $2 THEN payload END, octet_length(payload)::bigint, left(error, $3::int), inserted_at_ms, number, execution, activity, attempt, dimension, name, EXISTS (SELECT 1 FROM "shop".activity_events AS early WHERE early.activity_exec_id = page.activity_exec_id AND early.state = 'WAITING'), name IS NULL OR name = ANY (ARRAY(SELECT value FROM jsonb_array_elements_text(($1)::jsonb) AS json_each(value))) AS is_mine FROM ( SELECT * FROM "shop".activity_events WHERE state = 'NEW' AND row > $5 ORDER BY row LIMIT $4 ) AS page LEFT JOIN "shop".offers ON offers.exec_id = page.activity_exec_id ORDER BY page.row;
+SELECT page.row, left(event_id, 1024), left(activity_exec_id, 1024), CASE WHEN octet_length(page.claim) <= $3 THEN page.claim END, octet_length(page.claim)::bigint, left(transition, 64), sequence, CASE WHEN octet_length(payload) <= $2 THEN payload END, octet_length(payload)::bigint, CASE WHEN octet_length(error) <= $2 THEN error END, octet_length(error)::bigint, inserted_at_ms, number, execution, activity, attempt, dimension, name, state, EXISTS (SELECT 1 FROM "shop".activity_events AS early WHERE early.activity_exec_id = page.activity_exec_id AND early.state = 'WAITING'), name IS NULL OR name = ANY (ARRAY(SELECT value FROM jsonb_array_elements_text(($1)::jsonb) AS json_each(value))) AS is_mine FROM ( SELECT * FROM "shop".activity_events WHERE state = 'NEW' AND row > $5 ORDER BY row LIMIT $4 ) AS page LEFT JOIN "shop".offers ON offers.exec_id = page.activity_exec_id ORDER BY page.row;
 
 -- new_requests
-SELECT row, left(request_id, 1024), left(kind, 64), left(workflow, 1024), left(instance_id, 1024), left(event_name, 1024), CASE WHEN is_mine AND octet_length(input) <= $2 THEN input END, octet_length(input)::bigint, left(policy, 64), start_at_ms, deadline_after_ms, manual, is_mine FROM ( SELECT *, workflow IS NULL OR kind <> 'start' OR manual OR octet_length(workflow) NOT BETWEEN 1 AND 255 OR workflow = ANY (ARRAY(SELECT value FROM jsonb_array_elements_text(($1)::jsonb) AS json_each(value))) AS is_mine FROM "shop".requests WHERE state = 'NEW' AND row > $4 ORDER BY row LIMIT $3 ) AS page ORDER BY row;
+SELECT row, left(request_id, 1024), left(kind, 64), left(workflow, 1024), left(instance_id, 1024), left(event_name, 1024), CASE WHEN octet_length(input) <= $2 THEN input END, octet_length(input)::bigint, left(policy, 64), start_at_ms, deadline_after_ms, manual, is_mine FROM ( SELECT *, workflow IS NULL OR kind <> 'start' OR manual OR octet_length(workflow) NOT BETWEEN 1 AND 255 OR workflow = ANY (ARRAY(SELECT value FROM jsonb_array_elements_text(($1)::jsonb) AS json_each(value))) AS is_mine FROM "shop".requests WHERE state = 'NEW' AND row > $4 ORDER BY row LIMIT $3 ) AS page ORDER BY row;
 
 -- newest_attempt
 SELECT {attempt_columns} FROM "shop".attempts WHERE number = $1 AND execution = $2 AND activity = $3 AND dimension = $4 ORDER BY attempt DESC LIMIT 1 FOR NO KEY UPDATE;
@@ -360,9 +405,6 @@ SELECT nextval('"shop".instance_numbers') FROM generate_series(1, $1::int);
 -- next_ready
 SELECT available_at_ms FROM "shop".attempts WHERE state = 'READY' AND queue = $1 AND available_at_ms > $2 AND name = ANY (ARRAY(SELECT value FROM jsonb_array_elements_text(($3)::jsonb) AS json_each(value))) ORDER BY available_at_ms LIMIT 1;
 
--- notify
-SELECT pg_notify($1, $2);
-
 -- numbers_of_ids
 SELECT number, parent FROM "shop".instances WHERE id = ANY ($1::text[]) AND superseded_at_ms IS NULL;
 
@@ -380,6 +422,9 @@ SELECT number FROM "shop".instances WHERE parent = ANY ($1::bigint[]) AND closed
 
 -- open_closings
 SELECT number, execution FROM "shop".closings LIMIT $1;
+
+-- open_external_attempts
+SELECT offers.exec_id, attempts.number, attempts.execution, attempts.activity, attempts.attempt, attempts.dimension, attempts.name, attempts.queue, attempts.state, attempts.ledger, attempts.input, attempts.options, attempts.available_at_ms, attempts.scheduled_at_ms, attempts.started_at_ms, attempts.closed_at_ms, attempts.expires_at_ms, attempts.heartbeat_at_ms, attempts.owner, attempts.failures, attempts.losses, attempts.details, attempts.failure, attempts.cancel_requested_at_ms FROM "shop".offers JOIN "shop".attempts ON attempts.number = offers.number AND attempts.execution = offers.execution AND attempts.activity = offers.activity AND attempts.dimension = offers.dimension AND attempts.attempt = offers.attempt WHERE offers.number > $1 AND offers.number <= $2 AND offers.withdrawn_at_ms IS NULL AND attempts.closed_at_ms IS NULL ORDER BY attempts.number, attempts.execution, attempts.activity, attempts.dimension, attempts.attempt FOR NO KEY UPDATE;
 
 -- open_offers
 SELECT offers.exec_id, offers.entry, offers.withdrawn_at_ms, attempts.number, attempts.execution, attempts.activity, attempts.attempt, attempts.dimension, attempts.name, attempts.queue, attempts.state, attempts.ledger, attempts.input, attempts.options, attempts.available_at_ms, attempts.scheduled_at_ms, attempts.started_at_ms, attempts.closed_at_ms, attempts.expires_at_ms, attempts.heartbeat_at_ms, attempts.owner, attempts.failures, attempts.losses, attempts.details, attempts.failure, attempts.cancel_requested_at_ms, (SELECT id FROM "shop".instances WHERE instances.number = attempts.number), (SELECT workflow FROM "shop".instances WHERE instances.number = attempts.number) FROM "shop".attempts JOIN "shop".offers ON offers.number = attempts.number AND offers.execution = attempts.execution AND offers.activity = attempts.activity AND offers.dimension = attempts.dimension AND offers.attempt = attempts.attempt AND offers.withdrawn_at_ms IS NULL WHERE attempts.state = 'READY' AND attempts.available_at_ms <= $1 AND (CAST($2 AS TEXT) IS NULL OR attempts.queue IN (SELECT value FROM jsonb_array_elements_text(($2)::jsonb) AS json_each(value))) AND (CAST($3 AS TEXT) IS NULL OR attempts.name IN (SELECT value FROM jsonb_array_elements_text(($3)::jsonb) AS json_each(value))) ORDER BY attempts.available_at_ms, offers.exec_id LIMIT $4;
@@ -418,10 +463,16 @@ UPDATE "shop".attempts SET state = 'PREPARING', ledger = $1, owner = $2 WHERE nu
 UPDATE "shop".attempts SET state = 'QUEUED', ledger = $1, owner = $2, heartbeat_at_ms = $3, expires_at_ms = $4 WHERE number = $5 AND execution = $6 AND activity = $7 AND dimension = $8 AND attempt = $9 AND state = 'READY' AND ledger = $10;
 
 -- queues
-SELECT queue, CAST(sum(ready) AS BIGINT), CAST(sum(later) AS BIGINT), CAST(sum(running) AS BIGINT), min(oldest_at_ms) FROM ( SELECT queue, count(*) FILTER (WHERE available_at_ms <= $1) AS ready, count(*) FILTER (WHERE available_at_ms > $1) AS later, 0 AS running, min(available_at_ms) FILTER (WHERE available_at_ms <= $1) AS oldest_at_ms FROM "shop".attempts WHERE state = 'READY' GROUP BY queue UNION ALL SELECT queue, 0, 0, count(*), NULL FROM "shop".attempts WHERE owner IS NOT NULL AND closed_at_ms IS NULL GROUP BY queue ) AS counted GROUP BY queue;
+SELECT queue, CAST(sum(ready) AS BIGINT), CAST(sum(later) AS BIGINT), CAST(sum(running) AS BIGINT), min(oldest_at_ms) FROM ( SELECT queue, count(*) FILTER (WHERE available_at_ms <= $1) AS ready, count(*) FILTER (WHERE available_at_ms > $1) AS later, 0 AS running, min(available_at_ms) FILTER (WHERE available_at_ms <= $1) AS oldest_at_ms FROM "shop".attempts WHERE state = 'READY' GROUP BY queue UNION ALL SELECT queue, 0, 0, count(*), NULL FROM "shop".attempts WHERE owner IS NOT NULL AND closed_at_ms IS NULL GROUP BY queue UNION ALL SELECT queue, 0, 0, count(*), NULL FROM "shop".attempts WHERE expires_at_ms IS NOT NULL AND owner IS NULL AND state <> 'READY' AND closed_at_ms IS NULL GROUP BY queue ) AS counted GROUP BY queue;
+
+-- raise_fences
+UPDATE "shop".instances SET fence = fence + $1::bigint WHERE number = ANY (ARRAY( SELECT number FROM "shop".instances WHERE number > $2 AND closed_at_ms IS NULL ORDER BY number LIMIT $3 FOR NO KEY UPDATE )) RETURNING number;
 
 -- read_attempts
 SELECT {attempt_columns} FROM "shop".attempts WHERE number = $1 AND execution = $2 ORDER BY activity, dimension, attempt;
+
+-- read_attributes
+SELECT number, name, type, value FROM "shop".attributes WHERE number = ANY (ARRAY(SELECT value::bigint FROM jsonb_array_elements_text(($1)::jsonb) AS json_each(value))) ORDER BY number, name, position;
 
 -- read_clock
 SELECT now_ms FROM "shop".clock;
@@ -444,8 +495,14 @@ SELECT {inbox_columns} FROM "shop".inbox WHERE number = $1 ORDER BY row;
 -- read_inbox_of_owner
 SELECT waiting.row, waiting.number, waiting.execution, waiting.stamp_ms, waiting.event FROM ( SELECT {inbox_columns} FROM "shop".inbox WHERE row > $2 UNION ALL SELECT {inbox_columns} FROM "shop".inbox WHERE row <= $2 AND xid >= $3::text::xid8 ) AS waiting JOIN "shop".instances ON instances.number = waiting.number WHERE instances.owner = $1 ORDER BY waiting.row;
 
+-- read_input
+SELECT input FROM "shop".requests WHERE row = $1;
+
 -- read_instance
 SELECT {instance_columns} FROM "shop".instances WHERE number = $1;
+
+-- read_instances
+SELECT {instance_columns} FROM "shop".instances WHERE number = ANY (ARRAY(SELECT value::bigint FROM jsonb_array_elements_text(($1)::jsonb) AS json_each(value)));
 
 -- read_key
 SELECT collation_key FROM "shop".instances WHERE number = $1;
@@ -477,20 +534,23 @@ SELECT state, refusal, cancel_requested, handled_at_ms FROM "shop".activity_even
 -- read_request
 SELECT {request_columns} FROM "shop".requests WHERE request_id = $1;
 
+-- read_secret
+SELECT value FROM "shop".secrets WHERE name = $1;
+
 -- read_set_aside
 SELECT execution, events FROM "shop".history WHERE number = $1 AND execution >= $2 AND execution < $3 AND position($4::bytea IN events) > 0 ORDER BY execution DESC, turn DESC LIMIT $5;
 
 -- read_state_values
 SELECT key, value FROM "shop".kept WHERE number = $1 ORDER BY key;
 
--- read_timers
-SELECT timer, due_at_ms FROM "shop".timers WHERE number = $1 AND execution = $2 ORDER BY timer;
-
 -- read_update
 SELECT id, state, answer, asked FROM "shop".updates WHERE number = $1 AND id = $2;
 
 -- read_updates
 SELECT id, state, answer FROM "shop".updates WHERE number = $1 ORDER BY id LIMIT $2;
+
+-- read_values
+SELECT payload, left(error, $2::int) FROM "shop".activity_events WHERE row = $1;
 
 -- read_worker
 SELECT {worker_columns} FROM "shop".workers WHERE key = $1 FOR NO KEY UPDATE;
@@ -516,11 +576,17 @@ UPDATE "shop".instances SET owner = NULL, claimable_at_ms = CASE WHEN EXISTS ( S
 -- release_lost_instances
 WITH RECURSIVE owned (number, place) AS ( SELECT 0::bigint, 0 UNION ALL SELECT ( SELECT later.number FROM "shop".instances AS later WHERE (later.owner, later.number) > ($1::text, owned.number) AND later.owner <= $1::text ORDER BY later.owner, later.number LIMIT 1 ), owned.place + 1 FROM owned WHERE owned.number IS NOT NULL AND owned.place < $2::int ) UPDATE "shop".instances SET owner = NULL, claimable_at_ms = 0, losses = losses + $3 WHERE number = ANY (ARRAY( SELECT number FROM "shop".instances WHERE number = ANY (ARRAY(SELECT number FROM owned)) AND owner = $1 FOR NO KEY UPDATE SKIP LOCKED ));
 
+-- rename_offer
+UPDATE "shop".offers SET exec_id = left(encode(sha256(uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid())), 'hex'), 32) WHERE exec_id = $1 RETURNING exec_id;
+
+-- rename_reports
+UPDATE "shop".activity_events SET activity_exec_id = $1 WHERE activity_exec_id = $2;
+
 -- renew_lease
 UPDATE "shop".workers SET token = $1, deadline_ms = $2, lease_ms = $3, abandoned = $4 WHERE key = $5 AND state = 'ACTIVE' AND token = $6;
 
 -- reports_of
-SELECT found.row, left(event_id, 1024), left(activity_exec_id, 1024), CASE WHEN octet_length(found.claim) <= 1024 THEN found.claim END, octet_length(found.claim)::bigint, left(transition, 64), sequence, CASE WHEN octet_length(payload) <= $2 THEN payload END, octet_length(payload)::bigint, left(error, $3::int), inserted_at_ms, number, execution, activity, attempt, dimension, name FROM ( SELECT * FROM ( SELECT * FROM "shop".activity_events WHERE activity_exec_id = $1 AND state = 'NEW' ORDER BY row LIMIT $4 ) AS new UNION ALL SELECT * FROM ( SELECT * FROM "shop".activity_events WHERE activity_exec_id = $1 AND state = 'WAITING' ORDER BY row LIMIT $4 ) AS waiting ) AS found LEFT JOIN "shop".offers ON offers.exec_id = found.activity_exec_id ORDER BY found.row LIMIT $4;
+SELECT found.row, left(event_id, 1024), left(activity_exec_id, 1024), CASE WHEN octet_length(found.claim) <= $3 THEN found.claim END, octet_length(found.claim)::bigint, left(transition, 64), sequence, CASE WHEN octet_length(payload) <= $2 THEN payload END, octet_length(payload)::bigint, CASE WHEN octet_length(error) <= $2 THEN error END, octet_length(error)::bigint, inserted_at_ms, number, execution, activity, attempt, dimension, name, state FROM ( SELECT * FROM ( SELECT * FROM "shop".activity_events WHERE activity_exec_id = $1 AND state = 'NEW' ORDER BY row LIMIT $4 ) AS new UNION ALL SELECT * FROM ( SELECT * FROM "shop".activity_events WHERE activity_exec_id = $1 AND state = 'WAITING' ORDER BY row LIMIT $4 ) AS waiting ) AS found LEFT JOIN "shop".offers ON offers.exec_id = found.activity_exec_id ORDER BY found.row LIMIT $4;
 
 -- request_activity_cancel
 UPDATE "shop".attempts SET state = 'CANCELLED_RUNNING', cancel_requested_at_ms = $1, expires_at_ms = $2 WHERE number = $3 AND execution = $4 AND activity = $5 AND dimension = $6 AND attempt = $7 AND state = 'RUNNING' AND ledger / 1000000 = $8 / 1000000;
@@ -537,6 +603,9 @@ UPDATE "shop".attempts SET state = 'RUNNING', ledger = $1, owner = $2, started_a
 -- run_prepared
 UPDATE "shop".attempts SET state = 'RUNNING', ledger = $1, started_at_ms = $2, heartbeat_at_ms = $3, expires_at_ms = $4 WHERE number = $5 AND execution = $6 AND activity = $7 AND dimension = $8 AND attempt = $9 AND owner = $10 AND state = 'PREPARING' AND ledger = $11 RETURNING attempt;
 
+-- running_attempts
+SELECT attempts.number, attempts.execution, attempts.activity, attempts.attempt, attempts.dimension, attempts.name, attempts.queue, attempts.state, attempts.ledger, attempts.input, attempts.options, attempts.available_at_ms, attempts.scheduled_at_ms, attempts.started_at_ms, attempts.closed_at_ms, attempts.expires_at_ms, attempts.heartbeat_at_ms, attempts.owner, attempts.failures, attempts.losses, attempts.details, attempts.failure, attempts.cancel_requested_at_ms, instances.id, instances.workflow FROM "shop".attempts JOIN "shop".instances ON instances.number = attempts.number WHERE (attempts.number, attempts.execution, attempts.activity, attempts.dimension, attempts.attempt) > ($1, $2, $3, $4, $5) AND attempts.closed_at_ms IS NULL AND attempts.state IN ('RUNNING', 'CANCELLED_RUNNING') ORDER BY attempts.number, attempts.execution, attempts.activity, attempts.dimension, attempts.attempt LIMIT $6;
+
 -- save_external_attempt
 UPDATE "shop".attempts SET state = $1, ledger = $2, owner = $3, started_at_ms = $4, heartbeat_at_ms = $5, expires_at_ms = $6, details = $7 WHERE number = $8 AND execution = $9 AND activity = $10 AND dimension = $11 AND attempt = $12 AND state = $13 AND ledger = $14;
 
@@ -552,6 +621,9 @@ UPDATE "shop".instances SET waits = COALESCE($1, waits), mail = mail - $2 WHERE 
 -- set_deadline
 UPDATE "shop".instances SET grace_ms = $2, deadline_at_ms = CASE WHEN start_at_ms > created_at_ms THEN start_at_ms ELSE created_at_ms END + $1, expires_at_ms = CASE WHEN start_at_ms > created_at_ms THEN start_at_ms ELSE created_at_ms END + $1 WHERE number = $3 AND grace_ms IS NULL AND closed_at_ms IS NULL;
 
+-- set_error
+UPDATE "shop".instances SET error = $1 WHERE number = $2;
+
 -- set_event_policy
 UPDATE "shop".instances SET event_policy = $1, mailbox_limit = $2 WHERE number = $3;
 
@@ -561,6 +633,9 @@ UPDATE "shop".instances SET start_at_ms = $1 WHERE number = $2;
 -- set_state_value
 INSERT INTO "shop".kept (number, key, value) VALUES ($1, $2, $3) ON CONFLICT (number, key) DO UPDATE SET value = excluded.value;
 
+-- span_of_numbers
+SELECT COALESCE((SELECT max(number) FROM "shop".instances) - (SELECT min(number) FROM "shop".instances) + 1, 0);
+
 -- start_child
 INSERT INTO "shop".instances (id, workflow, version, state, execution, turn, fence, claimable_at_ms, stamp_ms, input, input_hash, created_at_ms, parent, parent_execution, parent_step, parent_close) VALUES ($1, $2, $3, 'REQUESTED', 1, 0, 0, 0, $4, $5, $6, $4, $7, $8, $9, $10) ON CONFLICT (id) WHERE superseded_at_ms IS NULL DO NOTHING RETURNING number;
 
@@ -568,10 +643,10 @@ INSERT INTO "shop".instances (id, workflow, version, state, execution, turn, fen
 UPDATE "shop".instances SET expires_at_ms = $1 WHERE number = $2 AND expires_at_ms = $3;
 
 -- start_instance
-INSERT INTO "shop".instances (id, workflow, version, state, execution, turn, fence, owner, claimable_at_ms, stamp_ms, input, input_hash, created_at_ms, collation_key) VALUES ($1, $2, $3, $4, 1, $5, $6, $7, $8, $9, $10, $11, $12, $13) ON CONFLICT (id) WHERE superseded_at_ms IS NULL DO NOTHING RETURNING number;
+INSERT INTO "shop".instances (id, workflow, version, state, execution, turn, fence, owner, claimable_at_ms, stamp_ms, input, input_hash, created_at_ms, collation_key, watchers) VALUES ($1, $2, $3, $4, 1, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14) ON CONFLICT (id) WHERE superseded_at_ms IS NULL DO NOTHING RETURNING number;
 
 -- start_numbered
-INSERT INTO "shop".instances (number, id, workflow, version, state, execution, turn, fence, owner, claimable_at_ms, stamp_ms, input, input_hash, created_at_ms, collation_key) VALUES ($1, $2, $3, $4, $5, 1, $6, $7, $8, $9, $10, $11, $12, $13, $14) ON CONFLICT (id) WHERE superseded_at_ms IS NULL DO NOTHING;
+INSERT INTO "shop".instances (number, id, workflow, version, state, execution, turn, fence, owner, claimable_at_ms, stamp_ms, input, input_hash, created_at_ms, collation_key, watchers) VALUES ($1, $2, $3, $4, $5, 1, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15) ON CONFLICT (id) WHERE superseded_at_ms IS NULL DO NOTHING;
 
 -- start_timer
 INSERT INTO "shop".timers (number, execution, timer, due_at_ms) VALUES ($1, $2, $3, $4);
@@ -600,8 +675,14 @@ SELECT found.queue FROM ( SELECT each.value AS queue, ( SELECT available_at_ms F
 -- wake_instance
 UPDATE "shop".instances SET claimable_at_ms = 0 WHERE number = $1 AND owner IS NULL AND state IN ('REQUESTED', 'RUNNING', 'CANCEL_REQUESTED');
 
+-- wakeup_targets
+SELECT number, workflow, owner, claimable_at_ms, closed_at_ms IS NOT NULL OR state = 'BLOCKED', watchers FROM "shop".instances WHERE number = ANY ($1::bigint[]) AND (watchers IS NOT NULL OR owner IS NOT NULL OR claimable_at_ms IS NOT NULL);
+
 -- was_received
 SELECT 1 FROM "shop".received WHERE number = $1 AND id = $2;
+
+-- watch_instance
+UPDATE "shop".instances SET watchers = CASE WHEN watchers IS NULL OR length(watchers) > 1000 THEN CAST($1 AS TEXT) WHEN (' ' || watchers || ' ') LIKE ('% ' || CAST($1 AS TEXT) || ' %') THEN watchers ELSE watchers || ' ' || CAST($1 AS TEXT) END WHERE number = $2 AND closed_at_ms IS NULL;
 
 -- withdraw_offer
 UPDATE "shop".offers SET withdrawn_at_ms = $1 WHERE exec_id = $2;

@@ -6,13 +6,16 @@ from typing import Any, LiteralString, TypeVar
 
 import msgspec
 import psycopg
+import pytest
 from psycopg import sql
 from tests.postgres.server import Place
 
 from holdfast.core.history import EventReceived, Payload
 from holdfast.storage.members.messages import Deliver
 from holdfast.storage.members.outcomes import Outcome
+from holdfast.storage.postgres.loop_query import LoopQuery
 from holdfast.storage.postgres.store import PostgresStore
+from holdfast.storage.postgres.writer import PostgresWriter
 from holdfast.storage.records import InstanceId
 
 Kind = TypeVar("Kind")
@@ -52,3 +55,31 @@ def event(instance: str, message_id: str = "") -> Deliver:
     return Deliver(
         id=InstanceId(instance), event=EventReceived(time_ms=0, name="go", value=NULL), message_id=message_id
     )
+
+
+def writer_of(store: object) -> PostgresWriter:
+    """The writer of a store, with the connection on which it writes groups."""
+    writer: object = getattr(getattr(store, "_writer"), "_writer")  # noqa: B009 - private parts
+    assert isinstance(writer, PostgresWriter)
+    return writer
+
+
+def ways_of_writing(patch: pytest.MonkeyPatch, store: Any) -> list[str]:
+    """Notes how groups are written: as one call in the event loop, optimistically on the thread, answer by answer."""
+    ways: list[str] = []
+    lookup: object = getattr(getattr(store, "_lookup"), "_query")  # noqa: B009 - private parts
+
+    def noting(owner: type, name: str, way: str) -> None:
+        original = getattr(owner, name)
+
+        def noted(self: Any, *arguments: Any) -> Any:
+            if self is not lookup:
+                ways.append(way)
+            return original(self, *arguments)
+
+        patch.setattr(owner, name, noted)
+
+    noting(LoopQuery, "run", "one call")
+    noting(PostgresWriter, "_write_optimistically", "on the thread")
+    noting(PostgresWriter, "_begin", "answer by answer")
+    return ways

@@ -9,7 +9,21 @@ from tests.postgres.server import Place
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sample", ["B1", "CLAIM few", "EXPIRY"])
+@pytest.mark.parametrize(
+    "sample",
+    [
+        "B1",
+        "B1 bare",
+        "ONE TURN",
+        "B4",
+        "CLAIM few",
+        "EXPIRY",
+        "ENGINES 2",
+        "APART 2",
+        "APART one at a time",
+        "WAKE by a start",
+    ],
+)
 def test_a_small_sample_of_a_benchmark_runs(postgres: Place, sample: str) -> None:
     words = ["--sample", sample, "--scale", "0.02", "--url", postgres.server, "--schema", postgres.schema]
     done = subprocess.run(

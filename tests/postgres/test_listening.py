@@ -13,9 +13,14 @@ from tests.postgres.server import Place
 from holdfast.storage.contract import Notifier
 from holdfast.storage.postgres.address import Address, parse
 from holdfast.storage.postgres.connection import PostgresConnection, ReconnectingConnection, connect
-from holdfast.storage.postgres.notifier import NOTIFY, ListenNotifier, PollNotifier, make_notifier
+from holdfast.storage.postgres.notifier import ListenNotifier, PollNotifier, make_notifier
+from holdfast.storage.records import InstanceNumber
+from holdfast.storage.wakeups import EVERYTHING, Heard, Wakeup, Wakeups
 
 LIMIT_SECONDS = 30
+BARE_NOTIFY = "SELECT pg_notify(%s, %s)"
+"""A notification without a wake-up, as earlier releases send it."""
+NEWS = Wakeups(to_all=EVERYTHING)
 
 
 def run(scenario: Coroutine[Any, Any, None]) -> None:
@@ -29,12 +34,14 @@ def run(scenario: Coroutine[Any, Any, None]) -> None:
 class Ear:
     """One process's end, and how often it was woken."""
 
-    def __init__(self, make: Callable[[Callable[[], None]], Notifier]) -> None:
+    def __init__(self, make: Callable[[Heard], Notifier]) -> None:
         self.count = 0
         self._news = asyncio.Event()
+        self.wakeups: list[Wakeup] = []
         self.bell = make(self._wake)
 
-    def _wake(self) -> None:
+    def _wake(self, wakeup: Wakeup) -> None:
+        self.wakeups.append(wakeup)
         self.count += 1
         self._news.set()
 
@@ -62,17 +69,17 @@ def listeners(connection: psycopg.Connection, address: Address) -> list[int]:
     return [pid for (pid,) in found]
 
 
-def test_a_notification_in_a_commit_wakes_all_others_and_not_the_sender(postgres: Place) -> None:
+def test_a_notification_of_an_earlier_release_wakes_all_others_and_not_the_sender(postgres: Place) -> None:
     address = parse(postgres.url)
 
     async def scenario() -> None:
         async with ear(address, "a") as a, ear(address, "b") as b, ear(address, "c") as c:
             with postgres.connect() as connection, connection.transaction():
-                connection.execute(NOTIFY, (address.channel, "a"))
+                connection.execute(BARE_NOTIFY, (address.channel, "a"))
             await b.woken()
             await c.woken()
             with postgres.connect() as connection:
-                connection.execute(NOTIFY, (address.channel, "b"))
+                connection.execute(BARE_NOTIFY, (address.channel, "b"))
             await a.woken()
             assert (a.count, b.count) == (2, 2), "once for listening, once for the other's"
 
@@ -84,9 +91,9 @@ def test_a_bell_that_is_rung_wakes_the_others(postgres: Place) -> None:
 
     async def scenario() -> None:
         async with ear(address, "a") as a, ear(address, "b") as b:
-            a.bell.notify()
+            a.bell.notify(NEWS)
             await b.woken()
-            b.bell.notify()
+            b.bell.notify(NEWS)
             await a.woken()
 
     run(scenario())
@@ -99,8 +106,8 @@ def test_what_arrives_with_the_answer_to_a_statement_is_heard(postgres: Place) -
     async def scenario() -> None:
         async with ear(address, "a") as a, ear(address, "b") as b:
             for _ in range(50):
-                a.bell.notify()
-                b.bell.notify()
+                a.bell.notify(NEWS)
+                b.bell.notify(NEWS)
                 await a.woken()
                 await b.woken()
 
@@ -112,10 +119,10 @@ def test_another_schema_is_not_heard(postgres: Place) -> None:
 
     async def scenario() -> None:
         async with ear(ours, "a") as a, ear(theirs, "b") as b:
-            b.bell.notify()
+            b.bell.notify(NEWS)
             with postgres.connect() as connection:
-                connection.execute(NOTIFY, (theirs.channel, "c"))
-                connection.execute(NOTIFY, (ours.channel, "d"))
+                connection.execute(BARE_NOTIFY, (theirs.channel, "c"))
+                connection.execute(BARE_NOTIFY, (ours.channel, "d"))
             await b.woken()
             await a.woken()
             assert a.count == 2
@@ -134,7 +141,7 @@ def test_a_lost_connection_is_made_again_and_wakes_once(postgres: Place) -> None
                 await a.woken()
                 assert a.count == 2
                 assert listeners(connection, address) != [first]
-                connection.execute(NOTIFY, (address.channel, "b"))
+                connection.execute(BARE_NOTIFY, (address.channel, "b"))
                 await a.woken()
 
     run(scenario())
@@ -150,7 +157,7 @@ def test_a_restart_of_the_server_is_survived(new_cluster: NewCluster) -> None:
             await asyncio.to_thread(cluster.restart, "immediate")
             await a.woken()
             with psycopg.connect(cluster.url(), autocommit=True) as connection:
-                connection.execute(NOTIFY, (address.channel, "b"))
+                connection.execute(BARE_NOTIFY, (address.channel, "b"))
             await a.woken()
 
     run(scenario())
@@ -174,7 +181,7 @@ def test_one_that_cannot_connect_ends_promptly_too(postgres: Place) -> None:
 
     async def scenario() -> None:
         address = parse(postgres.url)
-        bell = ListenNotifier(address, "a", lambda: None, keeper=ReconnectingConnection(address, open_one=refuse))
+        bell = ListenNotifier(address, "a", lambda _: None, keeper=ReconnectingConnection(address, open_one=refuse))
         bell.open()
         await asyncio.to_thread(tried.wait)
         bell.close()
@@ -207,7 +214,7 @@ def test_nothing_is_called_after_it_was_closed(postgres: Place) -> None:
     async def scenario() -> None:
         async with ear(address, "a") as a, ear(address, "b") as b:
             with postgres.connect() as connection:
-                connection.execute(NOTIFY, (address.channel, "c"))
+                connection.execute(BARE_NOTIFY, (address.channel, "c"))
             a.bell.close()  # before the loop could call
             await b.woken()
             assert a.count == 1
@@ -221,7 +228,7 @@ def test_without_notify_it_wakes_by_itself(postgres: Place) -> None:
     async def scenario() -> None:
         async with ear(address, "a") as a:
             assert isinstance(a.bell, PollNotifier)
-            a.bell.notify()
+            a.bell.notify(NEWS)
             await a.woken()
             await a.woken()
             with postgres.connect() as connection:
@@ -229,5 +236,34 @@ def test_without_notify_it_wakes_by_itself(postgres: Place) -> None:
         count = a.count
         await asyncio.sleep(0.05)
         assert a.count == count
+
+    run(scenario())
+
+
+def test_C15_a_wake_up_for_one_process_reaches_no_other(postgres: Place) -> None:
+    address = parse(postgres.url)
+    mine = Wakeup(instances=frozenset({InstanceNumber(7)}))
+
+    async def scenario() -> None:
+        async with ear(address, "a") as a, ear(address, "b") as b, ear(address, "c") as c:
+            a.bell.notify(Wakeups(to_each={"b": mine}))
+            await b.woken()
+            a.bell.notify(NEWS)
+            await c.woken()
+            assert b.wakeups[1] == mine
+            assert c.wakeups[1:] == [EVERYTHING]
+            assert a.count == 1, "a process does not wake itself"
+
+    run(scenario())
+
+
+def test_C15_a_wake_up_that_is_too_long_for_a_payload_is_one_for_everything(postgres: Place) -> None:
+    address = parse(postgres.url)
+
+    async def scenario() -> None:
+        async with ear(address, "a") as a, ear(address, "b") as b:
+            a.bell.notify(Wakeups(to_all=Wakeup(queues=frozenset({"q" * 9_000}))))
+            await b.woken()
+            assert b.wakeups[1] == EVERYTHING
 
     run(scenario())

@@ -16,7 +16,7 @@ from tests.postgres.load import AT_ONCE, EVENTS, Told
 from tests.postgres.namespace import namespace, why_not
 from tests.postgres.pooler import Pooler
 from tests.postgres.processes import Watched, told_by, verify, watched, words
-from tests.postgres.proxy import COMMIT, Direction, Every, Fate, Proxy
+from tests.postgres.proxy import CALL, COMMIT, Direction, Every, Fate, Proxy
 from tests.postgres.standby import pair
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -138,12 +138,15 @@ def test_cut_connections(new_cluster: NewCluster, tmp_path: Path) -> None:
         assert proxy.accepted > 20
 
 
+@pytest.mark.parametrize(("every", "text"), [(10, COMMIT), (30, CALL)], ids=["commit", "call"])
 @pytest.mark.parametrize("fate", [Fate.LOSE_AND_CUT, Fate.ALLOW_BUT_LOSE_ANSWER], ids=["request", "answer"])
-def test_connections_cut_at_the_commit(new_cluster: NewCluster, tmp_path: Path, fate: Fate) -> None:
+def test_connections_cut_at_the_commit(
+    new_cluster: NewCluster, tmp_path: Path, fate: Fate, every: int, text: bytes
+) -> None:
     """Whether the commit went through is settled by its id: a lost answer is no lost commit, and none is made twice."""
     cluster = new_cluster()
     with Proxy(cluster.port) as proxy:
-        proxy.rule = Every(10, COMMIT, fate)
+        proxy.rule = Every(every, text, fate)  # a group with six events has seven calls
         under_load(shop(cluster.url(port=proxy.port)), lambda _: None, 6, tmp_path, shop(cluster.url()))
         assert proxy.harmed >= 5, "the faults never happened"
 

@@ -7,7 +7,7 @@ from typing import Any
 import psycopg
 import pytest
 from tests.postgres.server import Place
-from tests.postgres.stores import ask, event, on_a_store, run
+from tests.postgres.stores import ask, event, on_a_store, run, writer_of
 
 from holdfast.core.leases import Heartbeat, Renewed
 from holdfast.storage.members.member import Member
@@ -15,6 +15,7 @@ from holdfast.storage.members.outcomes import Outcome, Rejected, StartedInstance
 from holdfast.storage.postgres import store as postgres_store
 from holdfast.storage.postgres import writer as postgres_writer
 from holdfast.storage.postgres.store import PostgresStore
+from holdfast.storage.postgres.transaction import run_pipelined
 from holdfast.storage.records import CommitId, InstanceId
 from holdfast.storage.relational import statements
 from holdfast.storage.relational.apply.dispatch import apply_members
@@ -59,25 +60,24 @@ def never(_: Sequence[Member]) -> bool:
 
 def lose_reply(patch: pytest.MonkeyPatch, times: int) -> list[str]:
     """COMMIT is done, and its reply is lost, so many times."""
-    execute: Any = psycopg.Connection.execute
     lost: list[str] = []
 
-    def losing(connection: psycopg.Connection, query: Any, *arguments: Any, **options: Any) -> Any:
-        answer = execute(connection, query, *arguments, **options)
-        if query == "COMMIT" and len(lost) < times:
-            lost.append(query)
+    def losing(connection: psycopg.Connection, *asked: Any) -> Any:
+        answer = run_pipelined(connection, *asked)
+        if ("COMMIT",) in asked and len(lost) < times:
+            lost.append("COMMIT")
             connection.close()
             raise psycopg.OperationalError("the connection is lost")
         return answer
 
-    patch.setattr(psycopg.Connection, "execute", losing)
+    patch.setattr(postgres_writer, "run_pipelined", losing)
     return lost
 
 
 def test_L13_a_commit_whose_reply_is_lost_is_found_by_its_id_with_what_came_of_its_members(postgres: Place) -> None:
     async def case(store: PostgresStore) -> None:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(postgres_writer, "is_eligible", never)  # of one that is said at once: see test_batching
+            patch.setattr(postgres_writer, "is_eligible", never)  # of one call: see test_loop_writer
             lost = lose_reply(patch, 1)
             (outcome,) = await store.commit(CommitId(1), [start("a")])
             assert lost
@@ -92,8 +92,7 @@ def test_L13_a_commit_that_was_given_up_is_never_made_and_may_be_tried_again(pos
     """Whoever settles an unknown outcome puts a void row in its place, which a late transaction cannot pass."""
 
     async def case(store: PostgresStore) -> None:
-        writer = vars(store)["_writer"]
-        writer._in_doubt[CommitId(7)] = 0
+        vars(writer_of(store))["_in_doubt"][CommitId(7)] = 0
         assert not await store.was_committed(CommitId(7))
         assert not await store.was_committed(CommitId(7))
         (late,) = await store.commit(CommitId(7), [start("a")])
@@ -105,8 +104,10 @@ def test_L13_a_commit_that_was_given_up_is_never_made_and_may_be_tried_again(pos
 
 def test_G3_a_member_that_cannot_be_sent_falls_alone_out_of_its_group(postgres: Place) -> None:
     async def case(store: PostgresStore) -> None:
-        outcomes = await store.commit(CommitId(1), [start("a"), start("b\0c"), start("d")])
-        assert [isinstance(outcome, StartedInstance) for outcome in outcomes] == [True, False, True]
+        for commit, wrong in enumerate(("b\0c", "b\ud800c", "b\0c", "b\ud800c")):
+            group = [start(f"a{commit}"), start(wrong), start(f"d{commit}")]
+            outcomes = await store.commit(CommitId(commit), group)
+            assert [isinstance(outcome, StartedInstance) for outcome in outcomes] == [True, False, True]
 
     on_a_store(postgres, case, clock=ManualClock())
 
@@ -222,10 +223,10 @@ def test_a_store_that_is_open_needs_no_file_of_its_package(postgres: Place, monk
     """The package may be upgraded under a running worker."""
 
     async def case(store: PostgresStore) -> None:
-        def gone(package: str) -> Any:
+        def gone(package: str, _: str) -> Any:
             raise FileNotFoundError(package)
 
-        monkeypatch.setattr(statements, "files", gone)
+        monkeypatch.setattr(statements, "files_of", gone)
         names = {file.stem for package in ("relational", "postgres") for file in (STORAGE / package / "sql").glob("*")}
         assert {name for name in names if not getattr(store.sql, name)} == set()
 

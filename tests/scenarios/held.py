@@ -12,6 +12,7 @@ from holdfast.storage.members.member import Member
 from holdfast.storage.members.outcomes import Outcome
 from holdfast.storage.members.turns import Turn
 from holdfast.storage.records import CommitId
+from holdfast.storage.wakeups import Notify, ignore_wakeups
 
 
 def store_at(path: Path) -> Any:
@@ -28,8 +29,10 @@ class HeldTurns:
         self._commit = store.commit
         vars(store)["commit"] = self._hold
 
-    async def _hold(self, commit_id: CommitId, members: Sequence[Member]) -> list[Outcome]:
+    async def _hold(
+        self, commit_id: CommitId, members: Sequence[Member], notify: Notify = ignore_wakeups
+    ) -> list[Outcome]:
         if any(isinstance(member, Turn) for member in members):
             self.is_stuck.set()
             await self.go_on.wait()
-        return await self._commit(commit_id, members)
+        return await self._commit(commit_id, members, notify)

@@ -11,11 +11,11 @@ import itertools
 import os
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, nullcontext
-from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
+import msgspec
 import psycopg
 import pytest
 from tests.postgres.server import Place
@@ -71,6 +71,7 @@ REPRESENTATIVE: Final = frozenset(
         "test_queries_reflect_messages",
         "test_reading_trouble",
         "test_requests",
+        "test_restores",
         "test_retry_blocked",
         "test_bad_rows",
         "test_several_engines",
@@ -199,7 +200,7 @@ def in_memory(monkeypatch: pytest.MonkeyPatch) -> Generator[None]:
 def _beside_a_server(platform: Platform) -> Platform:
     """A machine that sleeps in a test only pretends to: the clock of the server has not gone on meanwhile."""
     if isinstance(platform.providers, SystemClockAndIds):
-        return replace(platform, providers=SystemClockAndIds())
+        return msgspec.structs.replace(platform, providers=SystemClockAndIds())
     return platform
 
 

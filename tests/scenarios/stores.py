@@ -5,11 +5,15 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import holdfast as hf
 from holdfast.runtime.platform import FaultPoint, Platform
 from holdfast.storage.members.member import Member
 from holdfast.storage.members.turns import Turn
+
+if TYPE_CHECKING:
+    from holdfast.core.attributes import AttributeValue
 
 LARGE = 200_000
 NEVER = 3_600
@@ -103,7 +107,8 @@ async def make_store(path: Path) -> None:
 
     world = Platform(fault_hook=listen)
     async with hf.Engine(path, modules=[sys.modules[__name__]], _platform=world) as engine:
-        await engine.run(completes, 1, id="done")
+        attributes: dict[str, AttributeValue] = {"customer": "acme", "tags": ["a", "b"], "cents": 5, "paid": True}
+        await (await engine.start(completes, 1, id="done", attributes=attributes)).result()
         with suppress(hf.WorkflowFailed):
             await engine.run(fails, 5, id="failed")
         await engine.run(writes, LARGE, id="large")

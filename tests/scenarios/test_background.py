@@ -23,9 +23,12 @@ from holdfast.storage.members.outcomes import Failed, Outcome
 from holdfast.storage.sqlite import store as sqlite_store
 from holdfast.storage.sqlite.store import SqliteStore
 from holdfast.storage.sqlite.write_lock import lock_waits
+from holdfast.storage.wakeups import EVERYTHING, Wakeups
 
 THREADS = (Duty.LEASE, Duty.WATCHDOG, Duty.LISTENER, Duty.LOCK_WAITS)
-TASKS = tuple(duty for duty in Duty if duty not in THREADS)
+ELSEWHERE = (Duty.METRICS,)
+"""Threads that no engine has; `tests/unit/cli/test_metrics_server.py` ends this one."""
+TASKS = tuple(duty for duty in Duty if duty not in THREADS + ELSEWHERE)
 ON_DEMAND = (Duty.NEW_KEY, Duty.EVENTS)
 """Tasks that run when they are needed: in the course of the scenario, or because a test asks for it."""
 STEPS = 3
@@ -230,6 +233,7 @@ def test_a_background_thread_that_fails_is_logged_and_started_again(
             kill_threads(duty, before)
             number += 1
             beside = await engine.start(order, id=f"beside-{number}")
+            engine._session.wake_others(Wakeups(to_all=EVERYTHING))  # the listener sends it
             await beside.raise_event("go", 1)
             await beside.result(timeout=20)
             failed = any(expected in record.message for record in caplog.records)

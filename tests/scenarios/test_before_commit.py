@@ -16,6 +16,7 @@ from holdfast.storage.members.outcomes import Outcome
 from holdfast.storage.members.turns import Turn
 from holdfast.storage.records import CommitId
 from holdfast.storage.sqlite.store import SqliteStore
+from holdfast.storage.wakeups import Notify, ignore_wakeups
 
 LONG_ENOUGH = 50
 """Rounds of the event loop in which anything that is told too early happens."""
@@ -51,7 +52,9 @@ class WatchedStore(SqliteStore):
         lines = [record for record in self._caplog.records if record.name == "holdfast.workflow"]
         return len(ran), len(lines), len(ends)
 
-    async def commit(self, commit_id: CommitId, members: Sequence[Member]) -> list[Outcome]:
+    async def commit(
+        self, commit_id: CommitId, members: Sequence[Member], notify: Notify = ignore_wakeups
+    ) -> list[Outcome]:
         if any(isinstance(member, Start | Turn) for member in members):
             self.held += 1
             before = self._visible()
@@ -59,7 +62,7 @@ class WatchedStore(SqliteStore):
                 await asyncio.sleep(0)
             if self._visible() != before:
                 self.told_early.append(f"commit {self.held}: bodies, lines, ends were {before}, now {self._visible()}")
-        return await super().commit(commit_id, members)
+        return await super().commit(commit_id, members, notify)
 
 
 @pytest.mark.parametrize("cache_size", [100, 0])

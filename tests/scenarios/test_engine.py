@@ -384,11 +384,11 @@ def test_list_gives_pages_by_status_and_workflow(store: str) -> None:
                 await engine.run(twice_double, number, id=f"i{number}")
             await engine.start(sleeper, 60.0, id="asleep")
             assert [record.id for record in await engine.list(limit=2)] == ["asleep", "i4"]
-            page = await engine.list(limit=2, workflow="twice_double")
+            page = await engine.list('workflow = "twice_double"', limit=2)
             assert [record.id for record in page] == ["i4", "i3"]
-            page = await engine.list(limit=2, workflow="twice_double", before=page[-1].number)
+            page = await engine.list('workflow = "twice_double"', limit=2, cursor=page.cursor)
             assert [record.id for record in page] == ["i2", "i1"]
-            assert [record.id for record in await engine.list(state="RUNNING")] == ["asleep"]
+            assert [record.id for record in await engine.list("state = RUNNING")] == ["asleep"]
 
     together(scenario())
 

@@ -181,6 +181,19 @@ def test_A7_notes_of_executors_are_described_with_their_attempts(tmp_path: Path)
     together(scenario())
 
 
+def test_C4_an_activity_that_waits_for_an_executor_is_no_obstacle(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with engine_of(tmp_path / "it.db", training, train) as engine:
+            handle = await engine.start(training, id="it")
+            await offer_of(ActivityReports(engine._calls))
+            assert (await handle.describe()).obstacles == []
+        async with engine_of(tmp_path / "it.db", training) as engine:
+            (obstacle,) = (await engine.get("it").describe()).obstacles
+            assert obstacle.startswith("no live worker has the external activity 'train', so reports about it")
+
+    together(scenario())
+
+
 def test_C2_a_request_may_name_the_time_of_the_first_turn(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with engine_of(tmp_path / "it.db", outer, inner, step) as engine:

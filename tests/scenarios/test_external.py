@@ -356,39 +356,6 @@ def test_C4_the_external_activity_of_a_child(tmp_path: Path) -> None:
     together(scenario())
 
 
-def race(path: Path, rounds: int) -> None:
-    """Two clients race for one attempt: each attempt is taken exactly once."""
-
-    async def scenario() -> None:
-        first, second = ByRows(path, "first"), ByRows(path, "second")
-        async with engine(path) as it:
-            for number in range(rounds):
-                await it.start(echoes, "a", id=f"i{number:04}")
-            await until(lambda: len(first.offers()) == rounds)
-            claims: dict[str, list[str]] = {}
-            for turn, exec_id in enumerate(first.offers()):
-                one, other = (first, second) if turn % 2 else (second, first)
-                claims[exec_id] = [
-                    one.insert(exec_id, "QUEUED", claim=one._name),
-                    other.insert(exec_id, "QUEUED", claim=other._name),
-                ]
-            for event_ids in claims.values():
-                answers = [(await first.answered(event_id))[0] for event_id in event_ids]
-                assert sorted(answers) == ["APPLIED", "REFUSED"]
-            assert rows(path, "SELECT count(*) FROM attempts WHERE state = 'QUEUED'") == [(rounds,)]
-
-    together(scenario(), 300)
-
-
-def test_C9_A2_two_clients_race_for_one_attempt(tmp_path: Path) -> None:
-    race(tmp_path / "it.db", 100)
-
-
-@pytest.mark.nightly
-def test_C9_A2_two_clients_race_for_one_attempt_a_thousand_times(tmp_path: Path) -> None:
-    race(tmp_path / "it.db", 1_000)
-
-
 def test_C7_two_workers_handle_each_row_once(tmp_path: Path) -> None:
     async def scenario() -> None:
         by_rows = ByRows(path := tmp_path / "it.db")

@@ -55,7 +55,7 @@ async def test_K10_the_responses_of_an_external_activity_are_items_as_they_arriv
         handle = await stage.start("f", {})
         reports = reports_of(stage)
         task = await offered(reports, "ask")
-        assert task.responses
+        assert task.responses == 0
         await say(reports, task, ReportKind.RUNNING)
         await say(reports, task, ReportKind.RESPONSE, "q0")
         await stage.troupe.began("q0")

@@ -114,6 +114,6 @@ def test_a_large_input_that_is_gone_fails_its_attempt_and_nothing_else(tmp_path:
         assert {problem.rule for problem in audit(path)} == {"payloads-there"}
         async with engine_of(path, measure, measure_at_last) as engine:
             await until(lambda: rows(path, "SELECT 1 FROM attempts WHERE state = 'FAILED'"))
-            assert await engine.list(state="RUNNING")
+            assert await engine.list("state = RUNNING")
 
     together(scenario())

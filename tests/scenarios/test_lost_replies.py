@@ -18,6 +18,7 @@ from holdfast.storage.members.outcomes import Outcome, StartedInstance
 from holdfast.storage.members.turns import Turn
 from holdfast.storage.members.workers import ReleaseUnknown
 from holdfast.storage.records import CommitId
+from holdfast.storage.wakeups import Notify, ignore_wakeups
 
 KINDS = (Start, Turn, Completion, OpenNextAttempt, ClaimAttempts, ClaimInstances)
 bystanders: list[asyncio.Event] = []
@@ -141,8 +142,10 @@ def test_W3_what_is_on_its_way_is_not_mistaken_for_lost(tmp_path: Path) -> None:
         async with engine_of(path, add, adds, lease=60, fault_hook=listen) as engine:
             commit = engine._session.store.commit
 
-            async def late(commit_id: CommitId, members: Sequence[Member]) -> list[Outcome]:
-                outcomes = await commit(commit_id, members)
+            async def late(
+                commit_id: CommitId, members: Sequence[Member], notify: Notify = ignore_wakeups
+            ) -> list[Outcome]:
+                outcomes = await commit(commit_id, members, notify)
                 await is_told.wait()
                 return outcomes
 

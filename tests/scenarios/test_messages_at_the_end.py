@@ -19,6 +19,7 @@ from holdfast.storage.members.messages import Deliver
 from holdfast.storage.members.outcomes import Outcome
 from holdfast.storage.members.turns import Turn
 from holdfast.storage.records import CommitId, InstanceId
+from holdfast.storage.wakeups import Notify, ignore_wakeups
 
 heard: list[str] = []
 
@@ -281,7 +282,9 @@ def test_G14_a_sender_without_pause_does_not_keep_the_code_from_its_end(tmp_path
         store = store_at(path)
         commit = store.commit
 
-        async def send_and_commit(commit_id: CommitId, members: Sequence[Member]) -> list[Outcome]:
+        async def send_and_commit(
+            commit_id: CommitId, members: Sequence[Member], notify: Notify = ignore_wakeups
+        ) -> list[Outcome]:
             nonlocal tries
             for member in members:
                 if isinstance(member, Turn) and member.effects is not None and member.effects.close is not None:
@@ -289,7 +292,7 @@ def test_G14_a_sender_without_pause_does_not_keep_the_code_from_its_end(tmp_path
                     value = Payload(msgspec.Raw(b'"more"'))
                     more = Deliver(id=InstanceId("it"), event=EventReceived(time_ms=0, name="sig", value=value))
                     await commit(CommitId(10_000 + tries), [more])
-            outcomes: list[Outcome] = await commit(commit_id, members)
+            outcomes: list[Outcome] = await commit(commit_id, members, notify)
             return outcomes
 
         store.commit = send_and_commit

@@ -241,7 +241,8 @@ def test_without_a_deadline_nothing_is_written_or_waited_for(tmp_path: Path) -> 
         async with engine_of(path, *ALL, fault_hook=note) as engine:
             await engine.start(sleeps, id="it")
             assert rows(path, "SELECT deadline_at_ms, grace_ms, expires_at_ms FROM instances") == [(None,) * 3]
-            assert await engine._session.store.next_due_ms(workflows=(), queues=(), names=()) is None
+            due = await engine._session.store.next_due(workflows=(), queues=(), names=())
+            assert due.earliest_ms is None
         assert not {Expire, SetDeadline} & set(seen)
 
     together(scenario())

@@ -205,8 +205,8 @@ def test_W3_a_lost_reply_to_the_commit_of_running_costs_no_attempt(tmp_path: Pat
             store: Any = engine._session.store
             commit = store.commit
 
-            async def losing(commit_id: Any, members: Any) -> Any:
-                outcomes = await commit(commit_id, members)
+            async def losing(commit_id: Any, members: Any, notify: Any) -> Any:
+                outcomes = await commit(commit_id, members, notify)
                 if not lost and any(type(member).__name__ == "RunPrepared" for member in members):
                     lost.append("reply")
                     raise StoreError("the connection broke")

@@ -15,6 +15,7 @@ from holdfast.storage.members.outcomes import Outcome
 from holdfast.storage.members.turns import Turn
 from holdfast.storage.records import CommitId
 from holdfast.storage.sqlite.store import SqliteStore
+from holdfast.storage.wakeups import Notify, ignore_wakeups
 
 CACHES = pytest.mark.parametrize("cache_size", [1_000, 0])
 
@@ -184,14 +185,16 @@ def test_G11_a_query_never_sees_a_turn_that_is_on_its_way_to_disk(tmp_path: Path
     class SlowStore(SqliteStore):
         turns = 0
 
-        async def commit(self, commit_id: CommitId, members: Sequence[Member]) -> list[Outcome]:
+        async def commit(
+            self, commit_id: CommitId, members: Sequence[Member], notify: Notify = ignore_wakeups
+        ) -> list[Outcome]:
             if any(isinstance(member, Turn) for member in members):
                 for _ in range(30):
                     await asyncio.sleep(0)
-                outcomes = await super().commit(commit_id, members)
+                outcomes = await super().commit(commit_id, members, notify)
                 self.turns += 1
                 return outcomes
-            return await super().commit(commit_id, members)
+            return await super().commit(commit_id, members, notify)
 
     async def scenario() -> None:
         store = SlowStore(tmp_path / "shop.db", clock=SystemClockAndIds().now_ms)

@@ -14,6 +14,7 @@ from tests.support.inside import live_instances, worker_of
 import holdfast as hf
 from holdfast.runtime.platform import Platform
 from holdfast.storage.records import InstanceNumber, LoadedInstance
+from holdfast.storage.wakeups import Wakeups
 
 CACHES = pytest.mark.parametrize("cache_size", [1_000, 0])
 ROUNDS = 15
@@ -319,12 +320,12 @@ def test_G5_an_event_that_no_code_waits_for_does_not_delay_a_query(tmp_path: Pat
 
 
 class Silent:
-    """A bell that wakes nobody."""
+    """A notifier that wakes no process."""
 
     def __init__(self, *_: object) -> None: ...
     def open(self) -> None: ...
     def close(self) -> None: ...
-    def notify(self) -> None: ...
+    def notify(self, wakeups: Wakeups) -> None: ...
 
 
 def test_G5_a_query_reflects_an_event_whose_wake_up_was_lost(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from holdfast.storage.members.instances import Start
 from holdfast.storage.members.member import Member
 from holdfast.storage.members.outcomes import Outcome
 from holdfast.storage.records import CommitId
+from holdfast.storage.wakeups import Notify, ignore_wakeups
 
 
 @hf.activity
@@ -180,8 +181,10 @@ def test_G5_a_message_that_came_before_its_instance_was_live_is_taken_in(tmp_pat
             await here.start(rests, id="so that messages are looked for")
             worker, commit = worker_of(here), here._session.store.commit
 
-            async def told_late(commit_id: CommitId, members: Sequence[Member]) -> list[Outcome]:
-                outcomes = await commit(commit_id, members)
+            async def told_late(
+                commit_id: CommitId, members: Sequence[Member], notify: Notify = ignore_wakeups
+            ) -> list[Outcome]:
+                outcomes = await commit(commit_id, members, notify)
                 if any(isinstance(member, Start) for member in members):
                     await until(lambda: rows(path, "SELECT 1 FROM inbox"))
                     await read_inbox(worker)

@@ -12,7 +12,8 @@ from tests.stores.memory_tables import MemoryTables
 import holdfast as hf
 from holdfast.compose import OPTIONAL, REQUIRED, capabilities_of, open_store, open_tables
 from holdfast.runtime.platform import Platform, SystemClockAndIds
-from holdfast.storage.contract import RAW_TABLES, Store
+from holdfast.storage.contract import COUNTS, RAW_TABLES, RESTORE, SEARCH, Store
+from holdfast.storage.wakeups import Wakeups
 
 now_ms = SystemClockAndIds().now_ms
 
@@ -113,9 +114,9 @@ def test_what_a_store_leaves_out_has_a_default_and_what_it_has_is_used() -> None
     assert first.crash_marker_folder == Path("own")
     assert first.companion_path != second.companion_path, "errors of two stores are not counted together"
     together(cast("Any", first.check_files()))
-    notifier = first.make_notifier("name", lambda: None)
+    notifier = first.make_notifier("name", lambda _: None)
     notifier.open()
-    notifier.notify()
+    notifier.notify(Wakeups())
     notifier.close()
     with pytest.raises(hf.StoreError, match="cannot be opened for reading only"):
         first.open_for_reading()
@@ -128,8 +129,24 @@ def test_a_capability_that_a_store_does_not_declare_is_refused_by_name() -> None
         def open_tables(self) -> str:
             return "its tables"
 
-    assert capabilities_of(only_store()) == capabilities_of(memory_store()) == frozenset()
+    assert capabilities_of(only_store()) == frozenset()
+    assert capabilities_of(memory_store()) == {SEARCH, RESTORE, COUNTS}
     for store in (only_store(), open_store(only_store(), "full", Platform()), memory_store()):
         with pytest.raises(hf.errors.InvalidOption, match="cannot be verified: it does not declare 'raw_tables'"):
             open_tables(store)
     assert cast("object", open_tables(Verifiable(now_ms))) == "its tables"
+
+
+def test_F2_a_store_without_attributes_lists_instances_and_refuses_the_rest_by_name() -> None:
+    async def scenario() -> None:
+        async with hf.Engine(only_store(), workflows=[once], activities=[double]) as engine:
+            await engine.run(once, 21, id="it")
+            assert [each.id for each in await engine.list()] == ["it"]
+            with pytest.raises(hf.errors.InvalidOption, match="does not declare 'search'"):
+                await engine.list("state = COMPLETED")
+            with pytest.raises(hf.errors.InvalidOption, match="does not declare 'search'"):
+                await engine.count()
+            with pytest.raises(hf.errors.InvalidOption, match="does not declare 'search'"):
+                await engine.start(once, 1, attributes={"customer": "acme"})
+
+    together(scenario())

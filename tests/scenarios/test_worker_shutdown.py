@@ -17,6 +17,7 @@ from holdfast.storage.members.member import Member
 from holdfast.storage.members.outcomes import Outcome
 from holdfast.storage.members.turns import Turn
 from holdfast.storage.records import CommitId
+from holdfast.storage.wakeups import Notify, ignore_wakeups
 
 runs: list[str] = []
 
@@ -313,11 +314,13 @@ def test_W10_answers_that_wait_behind_a_turn_on_its_way_to_disk_are_kept(tmp_pat
         async with engine_of(path, first, second, both) as engine:
             commit = engine._session.store.commit
 
-            async def slow(commit_id: CommitId, members: Sequence[Member]) -> list[Outcome]:
+            async def slow(
+                commit_id: CommitId, members: Sequence[Member], notify: Notify = ignore_wakeups
+            ) -> list[Outcome]:
                 if any(isinstance(member, Turn) for member in members):
                     has_answered.set()
                     await may_write.wait()
-                return await commit(commit_id, members)
+                return await commit(commit_id, members, notify)
 
             engine._session.store.commit = slow  # type: ignore[method-assign]
             await engine.start(both, id="a")
@@ -354,8 +357,10 @@ def test_G11_what_a_turn_logged_is_written_though_its_commit_is_told_during_the_
         async with engine_of(path, quick, logging_workflow) as engine:
             worker, commit = worker_of(engine), engine._session.store.commit
 
-            async def told_late(commit_id: CommitId, members: Sequence[Member]) -> list[Outcome]:
-                outcomes = await commit(commit_id, members)
+            async def told_late(
+                commit_id: CommitId, members: Sequence[Member], notify: Notify = ignore_wakeups
+            ) -> list[Outcome]:
+                outcomes = await commit(commit_id, members, notify)
                 if any(isinstance(member, Turn) for member in members):
                     is_on_disk.set()
                     await until(lambda: not live_instances(worker))

@@ -29,6 +29,8 @@ CHILDREN: Final = ("child", "orphan")
 @hf.workflow(name="story")
 async def story(chapters: list[Any], total: int = 0) -> int:
     hf.state["open"] = 1
+    hf.attributes["left"] = len(chapters)
+    hf.attributes["tags"] = [f"chapter {len(chapters)}", "story"]
     try:
         total += await run_node(chapters[0])
         if len(chapters) > 1:
@@ -38,6 +40,7 @@ async def story(chapters: list[Any], total: int = 0) -> int:
         raise
     finally:
         hf.state["open"] = 0
+        hf.attributes["done"] = True
     return total
 
 
@@ -142,6 +145,12 @@ def _job(told: Telling, actions: tuple[ClientAction, ...]) -> Job:
             return not state or (state["open"] == 0 and "undone" in state)
         return (state["open"], state.get("notes", 0)) == (0, notes)
 
+    def found_by(result: Any, attributes: Mapping[str, Any]) -> bool:
+        """Attributes are those of the last chapter that was begun (F2)."""
+        if result == CANCELLED:
+            return not attributes or attributes["done"] is True
+        return attributes == {"left": 1, "tags": ["chapter 1", "story"], "done": True}
+
     *creators, id = told.path  # noqa: A001 - what it is
     return Job(
         id,
@@ -150,6 +159,7 @@ def _job(told: Telling, actions: tuple[ClientAction, ...]) -> Job:
         total_of(told.chapters),
         actions=actions,
         kept=kept,
+        found_by=found_by,
         creators=tuple(creators),
     )
 

@@ -4,6 +4,7 @@ Stores that are made with the same `MemoryTables` share their data, as processes
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Final
 
@@ -11,8 +12,12 @@ import msgspec
 from tests.stores import memory_attempts as attempts
 from tests.stores import memory_endings as endings
 from tests.stores import memory_instances as instances
+from tests.stores import memory_restoring as restoring
+from tests.stores.filter_model import ModelInstance, matches
 from tests.stores.memory_tables import Commit, Instance, MemoryTables, Worker, as_record, instance_record
 
+from holdfast.core.attributes import StoredAttribute, read_value
+from holdfast.core.filters import Filter
 from holdfast.core.history import EventSetAside
 from holdfast.core.leases import (
     Heartbeat,
@@ -25,7 +30,15 @@ from holdfast.core.leases import (
 )
 from holdfast.core.lifecycle import AttemptState, InstanceState
 from holdfast.errors import ClientClosed, StoreError
-from holdfast.storage.contract import COMMITS_KEPT_MS, TOMBSTONES_KEPT_MS, Notifier, StoreDefaults
+from holdfast.storage.contract import (
+    COMMITS_KEPT_MS,
+    COUNTS,
+    RESTORE,
+    SEARCH,
+    TOMBSTONES_KEPT_MS,
+    Notifier,
+    StoreDefaults,
+)
 from holdfast.storage.large_payloads import read_stored, references_in
 from holdfast.storage.members.attempts import (
     CancelActivity,
@@ -46,13 +59,16 @@ from holdfast.storage.members.instances import (
     SetDeadline,
     Start,
     Terminate,
+    Watch,
 )
 from holdfast.storage.members.member import Member
 from holdfast.storage.members.messages import AnswerQuery, AskQuery, ClaimQueries, DeleteQueries, Deliver
 from holdfast.storage.members.outcomes import Failed, Outcome, PendingQueries, Rejected
+from holdfast.storage.members.restoring import LiftNumbers, RestoreInstances
 from holdfast.storage.members.turns import StreamValues, Turn
 from holdfast.storage.members.workers import MarkWorkerLost, Registration, ReleaseUnknown
 from holdfast.storage.records import (
+    AttemptKey,
     AttemptRecord,
     CommitId,
     DeadlineRecord,
@@ -62,16 +78,21 @@ from holdfast.storage.records import (
     InstanceNumber,
     InstanceRecord,
     LoadedInstance,
+    NextDue,
+    OpenCount,
     OwnedAttempt,
     OwnedInstance,
     OwnedRows,
     ParentAndChildren,
     QueueRow,
+    RestoreCounts,
     TimerRow,
     UpdateRow,
     WorkerLoad,
     WorkerRow,
 )
+from holdfast.storage.search import FoundInstance, OrderField, Position, SearchQuery
+from holdfast.storage.wakeups import EVERYTHING, Heard, Notify, Wakeups, ignore_wakeups
 
 SET_ASIDE: Final = f'"{EventSetAside.__struct_config__.tag}"'.encode()
 
@@ -97,6 +118,9 @@ APPLY_BY_TYPE: Final[dict[type[Member], Callable[[MemoryTables, Any], Outcome]]]
     Expire: endings.apply_expire,
     CloseChildren: endings.apply_close_children,
     SaveFlow: instances.apply_save_flow,
+    Watch: instances.apply_watch,
+    LiftNumbers: restoring.apply_lift_numbers,
+    RestoreInstances: restoring.apply_restore_instances,
     AskQuery: instances.apply_ask_query,
     ClaimQueries: instances.apply_claim_queries,
     AnswerQuery: instances.apply_answer_query,
@@ -105,7 +129,9 @@ APPLY_BY_TYPE: Final[dict[type[Member], Callable[[MemoryTables, Any], Outcome]]]
 
 
 class MemoryStore(StoreDefaults):
-    """Implements `Store`. What is about files it leaves to `StoreDefaults`."""
+    """Implements `Store` and `SearchStore`. What is about files it leaves to `StoreDefaults`."""
+
+    capabilities = frozenset({SEARCH, RESTORE, COUNTS})
 
     def __init__(self, clock: Callable[[], int], tables: MemoryTables | None = None) -> None:
         self._clock = clock
@@ -133,13 +159,17 @@ class MemoryStore(StoreDefaults):
         with self._data.lock:
             return self._data.advance_clock(self._clock())
 
-    def make_notifier(self, name: str, heard: Callable[[], None]) -> Notifier:
+    def make_notifier(self, name: str, heard: Heard) -> Notifier:
         return MemoryNotifier(self._data, name, heard)
 
     # ------------------------------------------------------------ groups and heartbeats
 
-    async def commit(self, commit_id: CommitId, members: Sequence[Member]) -> list[Outcome]:
-        return self.commit_apart(commit_id, members)
+    async def commit(
+        self, commit_id: CommitId, members: Sequence[Member], notify: Notify = ignore_wakeups
+    ) -> list[Outcome]:
+        outcomes = self.commit_apart(commit_id, members)
+        notify(Wakeups(to_all=EVERYTHING))  # it does not know whom a member concerns
+        return outcomes
 
     def commit_apart(self, commit_id: CommitId, members: Sequence[Member]) -> list[Outcome]:
         """Apply members in order. Each is applied as a whole or not at all."""
@@ -222,6 +252,10 @@ class MemoryStore(StoreDefaults):
         found = self.tables.current(instance_id)
         return None if found is None else instance_record(found)
 
+    async def read_instances(self, numbers: Collection[InstanceNumber]) -> list[InstanceRecord]:
+        found = [await self.read_instance(number) for number in numbers]
+        return [record for record in found if record is not None]
+
     async def read_instance(self, number: InstanceNumber) -> InstanceRecord | None:
         found = self.tables.instances.get(number)
         return None if found is None else instance_record(found)
@@ -240,6 +274,9 @@ class MemoryStore(StoreDefaults):
             attempts=await self.read_attempts(number, execution),
             payloads=await self.read_payloads(number, named),
         )
+
+    async def load_many(self, executions: Sequence[tuple[InstanceNumber, int]]) -> list[LoadedInstance]:
+        return [await self.load(number, execution) for number, execution in executions]
 
     async def read_history(self, number: InstanceNumber, execution: int) -> list[HistoryRow]:
         rows = [row for key, row in self.tables.history.items() if key[:2] == (number, execution)]
@@ -336,6 +373,68 @@ class MemoryStore(StoreDefaults):
         ]
         return found[:limit]
 
+    async def search(self, query: SearchQuery) -> list[FoundInstance]:
+        keys: dict[OrderField, Callable[[Instance], int | None]] = {
+            OrderField.CREATED: lambda row: row.created_at_ms,
+            OrderField.CLOSED: lambda row: row.closed_at_ms,
+            OrderField.DURATION: lambda row: None if row.closed_at_ms is None else row.closed_at_ms - row.created_at_ms,
+        }
+        key_of = keys[query.order.field]
+        places = [
+            (key, row.number)
+            for row in self.tables.instances.values()
+            if (key := key_of(row)) is not None and matches(query.filter, self._as_model(row))
+        ]
+        places.sort(reverse=not query.order.is_ascending)
+        if query.after is not None:
+            last = (query.after.key, query.after.number)
+            places = [place for place in places if (place > last if query.order.is_ascending else place < last)]
+        return [
+            FoundInstance(
+                instance=self._listed(self.tables.instances[number]),
+                position=Position(key=key, number=number),
+                attributes=await self.read_attributes(number),
+            )
+            for key, number in places[: query.limit]
+        ]
+
+    async def count_found(self, found: Filter | None, limit: int) -> int:
+        return min(limit, sum(matches(found, self._as_model(row)) for row in self.tables.instances.values()))
+
+    async def read_attributes(self, number: InstanceNumber) -> dict[str, StoredAttribute]:
+        rows = sorted(self.tables.attributes.items(), key=_key)
+        return {name: row.value for (owner, name), row in rows if owner == number}
+
+    async def read_secret(self, name: str) -> bytes:
+        return f"{id(self.tables)} {name}".encode()
+
+    def _as_model(self, row: Instance) -> ModelInstance:
+        return ModelInstance(
+            number=row.number,
+            id=row.id,
+            workflow=row.workflow,
+            version=row.version,
+            state=row.state.value,
+            created=row.created_at_ms,
+            closed=row.closed_at_ms,
+            execution=row.execution,
+            parent=None if row.parent is None else row.parent.id,
+            root=self._root_of(row),
+            error=row.error,
+            blocked=row.blocked,
+            waits=sorted(row.waits - {""}) if row.is_open else [],
+            attributes={
+                name: read_value(value.value)
+                for (owner, name), value in self.tables.attributes.items()
+                if owner == row.number
+            },
+        )
+
+    def _root_of(self, row: Instance) -> str:
+        while row.parent is not None and row.parent.number in self.tables.instances:
+            row = self.tables.instances[row.parent.number]
+        return row.id
+
     def _listed(self, row: Instance) -> InstanceRecord:
         status = self.tables.state_values.get((row.number, ""))
         return instance_record(
@@ -424,18 +523,21 @@ class MemoryStore(StoreDefaults):
         late = sorted((at_ms, row.number) for at_ms, row in _open_deadlines(self.tables) if at_ms <= now_ms)
         return [number for _, number in late[:limit]]
 
-    async def next_due_ms(
+    async def next_due(
         self, *, workflows: Sequence[str], queues: Sequence[str], names: Sequence[str], after_ms: int = -1
-    ) -> int | None:
-        times: list[int | None] = [at_ms for at_ms, _ in _open_deadlines(self.tables)]
-        for instance in self.tables.instances.values():
-            if instance.workflow in workflows:
-                times.append(instance.claimable_at_ms)
-        for attempt in self.tables.attempts.values():
-            times.append(attempt.expires_at_ms)
-            if attempt.state is AttemptState.READY and attempt.queue in queues and attempt.name in names:
-                times.append(attempt.available_at_ms)
-        return min((at_ms for at_ms in times if at_ms is not None and at_ms > after_ms), default=None)
+    ) -> NextDue:
+        def earliest(times: Iterable[int | None]) -> int | None:
+            return min((at_ms for at_ms in times if at_ms is not None and at_ms > after_ms), default=None)
+
+        attempts = self.tables.attempts.values()
+        ready = (row for row in attempts if row.state is AttemptState.READY)
+        deadlines = [at_ms for at_ms, _ in _open_deadlines(self.tables)]
+        instances = self.tables.instances.values()
+        return NextDue(
+            expiry_ms=earliest([*deadlines, *(row.expires_at_ms for row in attempts)]),
+            instance_ms=earliest(row.claimable_at_ms for row in instances if row.workflow in workflows),
+            attempt_ms=earliest(row.available_at_ms for row in ready if row.queue in queues and row.name in names),
+        )
 
     async def has_blocked(self, workflows: Sequence[str], build: str) -> bool:
         rows = (row for row in self.tables.instances.values() if row.state is InstanceState.BLOCKED)
@@ -444,11 +546,28 @@ class MemoryStore(StoreDefaults):
     async def open_closings(self, limit: int) -> list[tuple[InstanceNumber, int]]:
         return list(self.tables.closings)[:limit]
 
+    async def count_open(self, limit: int) -> list[OpenCount]:
+        counted = Counter((row.workflow, row.state) for row in self.tables.instances.values() if row.is_open)
+        ordered = sorted(counted.items(), key=lambda item: (-item[1], item[0]))
+        return [OpenCount(workflow=name, state=state, instances=count) for (name, state), count in ordered[:limit]]
+
+    async def running_attempts(self, *, after: AttemptKey | None, limit: int) -> list[AttemptRecord]:
+        running = (AttemptState.RUNNING, AttemptState.CANCELLED_RUNNING)
+        rows = sorted(
+            (row for row in self.tables.attempts.values() if row.state in running),
+            key=lambda row: row.key.primary_key,
+        )
+        behind = [row for row in rows if after is None or row.key.primary_key > after.primary_key]
+        return [attempts.with_instance(self.tables, row) for row in behind[:limit]]
+
+    async def count_restored(self) -> RestoreCounts:
+        return RestoreCounts(instances=sum(row.is_open for row in self.tables.instances.values()), external_attempts=0)
+
 
 class MemoryNotifier:
     """Wakes the other clients and workers that use the same tables, each in its own event loop."""
 
-    def __init__(self, tables: MemoryTables, name: str, heard: Callable[[], None]) -> None:
+    def __init__(self, tables: MemoryTables, name: str, heard: Heard) -> None:
         self._listeners = tables.listeners
         self._name = name
         self._heard = heard
@@ -458,14 +577,15 @@ class MemoryNotifier:
 
         def wake() -> None:
             if not loop.is_closed():
-                loop.call_soon_threadsafe(self._heard)
+                loop.call_soon_threadsafe(self._heard, EVERYTHING)
 
         self._listeners[self._name] = wake
 
     def close(self) -> None:
         self._listeners.pop(self._name, None)
 
-    def notify(self) -> None:
+    def notify(self, wakeups: Wakeups) -> None:
+        del wakeups
         for name, wake in list(self._listeners.items()):
             if name != self._name:
                 wake()

@@ -99,6 +99,7 @@ def _columns_of(tables: MemoryTables) -> dict[str, Iterable[dict[str, Any]]]:
         "kept": (
             {"number": number, "key": key, "value": row.data} for (number, key), row in tables.state_values.items()
         ),
+        "attributes": _attributes(tables),
         "updates": (
             {"number": number, "id": update, "asked": row.content, **_fields(row)}
             for (number, update), row in tables.updates.items()
@@ -110,6 +111,19 @@ def _columns_of(tables: MemoryTables) -> dict[str, Iterable[dict[str, Any]]]:
         "closings": ({"number": key[0], "execution": key[1], **_fields(row)} for key, row in tables.closings.items()),
         "commits": ({"id": key, **_fields(row)} for key, row in tables.commits.items()),
     }
+
+
+def _attributes(tables: MemoryTables) -> Iterable[dict[str, Any]]:
+    for (number, name), row in tables.attributes.items():
+        for position, key in enumerate(row.value.keys):
+            yield {
+                "number": number,
+                "name": name,
+                "position": position,
+                "type": row.value.type.value,
+                "value": key,
+                "created_at_ms": tables.instances[number].created_at_ms,
+            }
 
 
 def _fields(row: msgspec.Struct) -> dict[str, Any]:

@@ -1,5 +1,7 @@
 """Members about attempts, streamed values and workers, applied to the tables in memory (A2, L2-L15, W3, W6)."""
 
+from collections.abc import Iterable
+
 import msgspec
 from tests.stores.memory_tables import MemoryTables, Value
 
@@ -437,10 +439,16 @@ def apply_mark_worker_lost(tables: MemoryTables, lose: MarkWorkerLost) -> Outcom
         return Applied(changed=_release_batch(tables, lose, is_counted=False))
     judged = lose if worker is None or worker.lost_by is None else worker.lost_by
     moved = _release_batch(tables, lose, is_counted=judged.unexplained and not judged.is_clean)
-    for attempt in tables.owned_attempts(lose.key)[: lose.limit]:
-        moved += 1
+    held = tables.owned_attempts(lose.key)[: lose.limit]
+    for attempt in held:
         _reassign(tables, attempt, is_clean=judged.is_clean)
-    return Applied(changed=moved)
+    return Applied(changed=moved + len(held), attempts_ended=_ended(tables, held))
+
+
+def _ended(tables: MemoryTables, held: Iterable[AttemptRecord]) -> tuple[AttemptRecord, ...]:
+    """Those of some attempts that have ended, as they are now."""
+    now = [tables.attempts[attempt.key] for attempt in held]
+    return tuple(attempt for attempt in now if attempt.closed_at_ms is not None)
 
 
 def _count_loss(tables: MemoryTables, lose: MarkWorkerLost) -> None:
@@ -460,12 +468,13 @@ def _release_batch(tables: MemoryTables, lose: MarkWorkerLost, *, is_counted: bo
 def apply_release_unknown(tables: MemoryTables, release: ReleaseUnknown) -> Outcome:
     """W3: rows that are as their owner saw them move on, as if their worker was lost."""
     moved = sum(release_instance(tables, held.number, held.fence, release.owner) for held in release.instances)
+    gone: list[AttemptRecord] = []
     for held in release.attempts:
         found = tables.attempts.get(held.key)
         if found is not None and (found.owner, found.state, found.ledger) == (release.owner, held.state, held.ledger):
-            moved += 1
+            gone.append(found)
             _reassign(tables, found, is_clean=False)
-    return Applied(changed=moved)
+    return Applied(changed=moved + len(gone), attempts_ended=_ended(tables, gone))
 
 
 def release_instance(tables: MemoryTables, number: InstanceNumber, fence: Fence, owner: str) -> bool:

@@ -49,6 +49,7 @@ from holdfast.storage.instance_endings import (
     end_by_cancel,
     end_by_deadline,
     end_by_termination,
+    error_of,
     outcome_of,
     parent_end_of,
     state_after,
@@ -115,6 +116,7 @@ def end_from_outside(tables: MemoryTables, found: Instance, ended: ExternalEnd) 
         number,
         state=state_after(found.state, ended),
         outcome=outcome_of(ended),
+        error=error_of(ended),
         turn=found.turn + 1,
         stamp_ms=max(found.stamp_ms, now_ms),
         closed_at_ms=now_ms,
@@ -223,7 +225,7 @@ def close_children(
                 end_from_outside(tables, child, end_by_termination(child, PARENT_ENDED, now_ms=tables.now_ms))
             elif not cancel(tables, child, CancelRequested(time_ms=0, reason=PARENT_ENDED)).ends_at_once:
                 continue
-            ended.append(EndedInstance(child.id, child.number))
+            ended.append(EndedInstance(child.id, child.number, child.workflow, tables.instances[child.number].state))
             families.append((child.number, child.execution))
         if done < limit:
             tables.closings.remove(family)

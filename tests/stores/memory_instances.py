@@ -33,6 +33,7 @@ from tests.stores.memory_endings import (
 )
 from tests.stores.memory_tables import (
     CLAIMABLE_STATES,
+    Attribute,
     Flow,
     Instance,
     MemoryTables,
@@ -51,6 +52,7 @@ from holdfast.core.admission import (
     decide_event,
     decide_start,
 )
+from holdfast.core.attributes import AttributeChange
 from holdfast.core.checks import require
 from holdfast.core.children import ParentEnd
 from holdfast.core.history import (
@@ -73,6 +75,7 @@ from holdfast.storage.members.instances import (
     RetryBlocked,
     SaveFlow,
     Start,
+    Watch,
 )
 from holdfast.storage.members.messages import AnswerQuery, AskQuery, ClaimQueries, DeleteQueries, Deliver, QueryRow
 from holdfast.storage.members.outcomes import (
@@ -153,6 +156,7 @@ def _create(tables: MemoryTables, start: Start) -> StartedInstance:
     )
     tables.instances.insert(number, row)
     write_payloads(tables, number, list(start.payloads))
+    write_attributes(tables, number, start.attributes)
     if start.deadline is not None:
         set_deadline(tables, number, start.deadline)
     if first is None:
@@ -172,9 +176,8 @@ def apply_turn(tables: MemoryTables, turn: Turn) -> Outcome:
     if refusal is None:
         return Applied(ended=_write_turn(tables, turn, turn.number))
     tables.undo_to(mark)
-    for completion in turn.completions:
-        apply_completion(tables, completion)
-    return Rejected(reason=refusal)
+    kept = [completion for completion in turn.completions if isinstance(apply_completion(tables, completion), Applied)]
+    return Rejected(reason=refusal, stale=tuple(each.key for each in turn.completions if each not in kept))
 
 
 def _refusal(tables: MemoryTables, turn: Turn) -> str | None:
@@ -254,12 +257,21 @@ def _write_mailbox(tables: MemoryTables, effects: TurnEffects, number: InstanceN
             logger.warning("a message of a workflow for %r was not delivered: %s", message.id, outcome)
 
 
+def write_attributes(tables: MemoryTables, number: InstanceNumber, changes: tuple[AttributeChange, ...]) -> None:
+    for change in changes:
+        if change.value is None:
+            tables.attributes.remove((number, change.name))
+        else:
+            tables.attributes.put((number, change.name), Attribute(value=change.value))
+
+
 def _write_values(tables: MemoryTables, effects: TurnEffects, number: InstanceNumber) -> None:
     for change in effects.state_values:
         if change.value is None:
             tables.state_values.remove((number, change.key))
         else:
             tables.state_values.put((number, change.key), Value(data=change.value))
+    write_attributes(tables, number, effects.attributes)
     for answer in effects.answers:
         found = tables.updates.get((number, answer.id))
         require(found is not None and found.answer is None, f"update {answer.id!r} was answered before, or never sent")
@@ -277,6 +289,7 @@ def _leave(tables: MemoryTables, turn: Turn, effects: TurnEffects, number: Insta
             number,
             state=effects.close.state,
             outcome=effects.close.outcome,
+            error=effects.close.error,
             closed_at_ms=tables.now_ms,
             owner=None,
             claimable_at_ms=None,
@@ -330,7 +343,7 @@ def _write_children(tables: MemoryTables, effects: TurnEffects, number: Instance
         child = _child(tables, number, execution, cancelled.child)
         request = CancelRequested(time_ms=0, reason=cancelled.reason, descendants=cancelled.descendants)
         if child is not None and cancel(tables, child, request).ends_at_once:
-            ended.append(EndedInstance(child.id, child.number))
+            ended.append(EndedInstance(child.id, child.number, child.workflow, tables.instances[child.number].state))
             ended += close_children(tables, child.number, child.execution)[0]
     return tuple(ended)
 
@@ -468,6 +481,12 @@ def apply_block(tables: MemoryTables, block: Block) -> Outcome:
         blocked_by=row.blocked_by | {block.build},
     )
     return Applied()
+
+
+def apply_watch(tables: MemoryTables, watch: Watch) -> Outcome:
+    """Wake-ups of this store go to all processes, so the name is not needed."""
+    row = tables.instances.get(watch.number)
+    return Applied() if row is not None and row.is_open else Rejected(reason=f"instance {watch.number} has ended")
 
 
 def apply_save_flow(tables: MemoryTables, flow: SaveFlow) -> Outcome:

@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from holdfast.core.admission import Mailbox
+from holdfast.core.attributes import StoredAttribute
 from holdfast.core.checks import require
 from holdfast.core.children import ParentClose, ParentEnd
 from holdfast.core.leases import WorkerKey
@@ -55,6 +56,8 @@ class Instance(InstanceRecord, frozen=True):
     parent: Parent | None = None
     parent_close: ParentClose = ParentClose.ABANDON
     key: str | None = None
+    error: str | None = None
+    """The type of the error of a FAILED instance (F4)."""
 
     @property
     def is_open(self) -> bool:
@@ -108,6 +111,12 @@ class Value(Record, frozen=True):
     """A large payload or a key-value."""
 
     data: bytes
+
+
+class Attribute(Record, frozen=True):
+    """An attribute (F1)."""
+
+    value: StoredAttribute
 
 
 class Closing(Record, frozen=True):
@@ -174,6 +183,7 @@ class MemoryTables:
         self.timers = Table[tuple[InstanceNumber, int, int], TimerRow](undo)
         self.payloads = Table[tuple[InstanceNumber, str], Value](undo)
         self.state_values = Table[tuple[InstanceNumber, str], Value](undo)
+        self.attributes = Table[tuple[InstanceNumber, str], Attribute](undo)
         self.updates = Table[tuple[InstanceNumber, str], Update](undo)
         self.received = Table[tuple[InstanceNumber, str], Received](undo)
         self.queries = Table[str, Query](undo)
@@ -219,6 +229,10 @@ class MemoryTables:
 
     def next_number(self) -> InstanceNumber:
         return InstanceNumber(next(self._numbers))
+
+    def lift_numbers(self, by: int) -> None:
+        """Leave out numbers, which no instance ever has."""
+        self._numbers = count(next(self._numbers) + by)
 
     def current(self, instance_id: InstanceId) -> Instance | None:
         """The instance that has an id now (G3)."""

@@ -48,6 +48,8 @@ CORE_MAY_IMPORT = {
     "collections",
     "collections.abc",
     "dataclasses",
+    "datetime",  # values only: a linter forbids its clock
+    "difflib",
     "enum",
     "hashlib",
     "itertools",
@@ -55,6 +57,7 @@ CORE_MAY_IMPORT = {
     "msgspec",
     "msgspec.structs",
     "re",
+    "struct",
     "types",
     "typing",
 }

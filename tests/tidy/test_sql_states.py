@@ -143,9 +143,13 @@ def columns(text: str) -> tuple[str, ...]:
 
 
 def original(name: str) -> str:
-    """The statement whose text a function of a migration has; the name itself for a statement file."""
+    """The statement whose text a function of a migration has; the name itself for a statement file.
+
+    The function of an earlier release lacks the columns that were appended since.
+    """
     texts = dict(statements())
-    same = [known for known in PARAMETERS if columns(texts[known]) == columns(texts[name])]
+    written = columns(texts[name])
+    same = [known for known in PARAMETERS if written and columns(texts[known])[: len(written)] == written]
     return same[0] if same and ":" in name else name
 
 

@@ -356,7 +356,7 @@ async def looks(client: hf.Client, handle: hf.Handle[str]) -> None:
     await handle.cancel("not wanted")
     await client.start(listens, "a", event=("approval", Approval(ok=True)))
     await client.start(listens, "a", event=(approval, Approval(ok=True)))
-    running: list[str] = [record.id for record in await client.list(state="RUNNING", limit=10)]
+    running: list[str] = [record.id for record in await client.list("state = RUNNING", limit=10)]
     hf.Retry(
         attempts=None, initial=0.5, backoff=3, maximum=timedelta(minutes=1), jitter=False, non_retryable=(KeyError,)
     )

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -40,6 +41,52 @@ def test_the_engine_loads_no_flows_no_server_no_audit_and_no_command_line() -> N
     prefixes = [f"holdfast.{part}" for part in unwanted]
     names = loaded("holdfast.Engine, holdfast.activity", *prefixes, "yaml", "cel_expr", "psycopg", "click", "rich")
     assert set(names) <= {"holdfast.core.flow", "holdfast.core.history"}, "events of flows are stored like all others"
+
+
+OPENS = """
+import asyncio
+import sys
+
+import holdfast as hf
+
+@hf.activity
+async def greet(name: str) -> str:
+    return name
+
+@hf.workflow
+async def hello(name: str) -> str:
+    return await greet(name)
+
+async def main() -> None:
+    async with hf.Engine("shop.db", workflows=[hello], activities=[greet]) as engine:
+        before = set(sys.modules)
+        print(*before)
+        await engine.run(hello, "you")
+        print(*(set(sys.modules) - before))
+
+asyncio.run(main())
+"""
+NOT_OPENED = ("flows", "core.collation", "storage.postgres", "audit", "testing", "cli.", "client.views.report")
+SLOW_LIBRARIES = {
+    *("bz2", "ctypes", "email", "importlib.metadata", "importlib.resources", "lzma", "shutil", "sqlite3", "tempfile"),
+    *("cel_expr_python", "click", "psycopg", "pydantic", "rich", "yaml", "zipfile"),
+}
+"""Libraries that an engine on a file does not need, or needs for a rare call only."""
+
+
+def test_opening_a_file_and_running_a_workflow_load_no_part_that_they_do_not_need(tmp_path: Path) -> None:
+    program = tmp_path / "shop.py"
+    program.write_text(OPENS, encoding="utf-8")
+    done = subprocess.run([sys.executable, program], cwd=tmp_path, check=True, capture_output=True, text=True)
+    opened, later = (set(line.split()) for line in done.stdout.split("\n")[:2])
+    ours = [name for name in opened if name.startswith(tuple(f"holdfast.{part}" for part in NOT_OPENED))]
+    assert ours == []
+    assert opened & SLOW_LIBRARIES == set()
+    assert later == set(), "the first turn imports nothing"
+
+
+def test_asking_for_the_engine_loads_no_database() -> None:
+    assert loaded("holdfast.Engine", "apsw", "psycopg", "holdfast.storage.sqlite", "holdfast.storage.postgres") == []
 
 
 def test_the_plugin_of_pytest_loads_nothing_until_a_test_uses_it() -> None:

@@ -12,6 +12,10 @@ TWICE = hf.Retry(attempts=2, initial=0.01, jitter=False)
 async def train(size: int) -> dict[str, int]: ...  # type: ignore[empty-body]
 
 
+@hf.activity(external=True, queue="gpu", heartbeat=60, retry=TWICE)
+async def read(size: int) -> dict[str, int]: ...  # type: ignore[empty-body]
+
+
 @hf.activity(external=True, queue="gpu", heartbeat=30, claim_timeout=1, retry=ONCE)
 async def reserved(size: int) -> str: ...  # type: ignore[empty-body]
 
@@ -27,6 +31,12 @@ def quotes(count: int) -> AsyncIterator[int]: ...  # type: ignore[empty-body]
 @hf.workflow
 async def learn(size: int) -> dict[str, int]:
     return await train(size)
+
+
+@hf.workflow
+async def study(size: int) -> dict[str, int]:
+    """For tests that send several commands about one attempt: its heartbeat time is long."""
+    return await read(size)
 
 
 @hf.workflow

@@ -10,7 +10,7 @@ import time
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, Self
 
 from tests.forking import processes as forking
 from tests.workers.app import FOLDER
@@ -94,6 +94,12 @@ class Process:
     def end(self) -> None:
         with self._process:
             self._process.kill()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
 
 
 @contextmanager

@@ -25,6 +25,7 @@ from holdfast.storage.members.outcomes import Outcome
 from holdfast.storage.members.turns import Turn
 from holdfast.storage.members.workers import Registration
 from holdfast.storage.records import CommitId, OwnedRows
+from holdfast.storage.wakeups import Notify, ignore_wakeups
 
 WATCHED = (Turn, Completion, HeartbeatAttempt)
 LONGEST_SECONDS = 20.0
@@ -57,10 +58,12 @@ class Ghost(app.Here):
             self._is_ghost = True
             os.kill(os.getpid(), signal.SIGSTOP)
 
-    async def commit(self, commit_id: CommitId, members: Sequence[Member]) -> list[Outcome]:
+    async def commit(
+        self, commit_id: CommitId, members: Sequence[Member], notify: Notify = ignore_wakeups
+    ) -> list[Outcome]:
         self._under_way += 1
         try:
-            outcomes: list[Outcome] = await self._commit(commit_id, members)
+            outcomes: list[Outcome] = await self._commit(commit_id, members, notify)
         finally:
             self._under_way -= 1
         if self._is_ghost:

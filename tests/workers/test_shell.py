@@ -139,11 +139,52 @@ def test_open_external_activities_are_listed_by_queue(shell: Shell) -> None:
     activity = shell.offered()
     assert (activity["activity_name"], activity["input"], activity["queue"]) == ("train", {"size": 3}, "gpu")
     assert (activity["workflow_exec_id"], activity["workflow_name"], activity["attempt"]) == ("a", "learn", 1)
-    assert (activity["heartbeat_ms"], activity["responses"]) == (2_000, False)
+    assert (activity["heartbeat_ms"], activity["responses"]) == (2_000, None)
     assert shell.open("--queue", "other") == shell.open("--name", "other") == []
     (gpu,) = [queue for queue in shell.json("queues") if queue["name"] == "gpu"]
     assert (gpu["ready"], gpu["external"]) == (1, 1)
     assert "executors: holdfast activity list" in shell.ok("queues")
+
+
+def test_C4_an_external_activity_waits_for_an_executor_and_is_not_stuck(store: str) -> None:
+    with worker(store, app=APP):
+        shell = Shell(store)
+        shell.start("learn")
+        shell.offered()
+        shown = shell.ok("show", "a")
+        assert "for an executor of queue gpu" in shown
+        assert "stuck" not in shown
+    with worker(store, app="tests.workers.app"):
+        assert "no live worker has the external activity 'train', so reports about it" in shell.ok("show", "a")
+    sound(store)
+
+
+def test_C4_a_claim_waits_until_an_activity_is_open(shell: Shell) -> None:
+    assert shell("activity", "claim", "--queue", "quotes").code == 1
+    with shell.process("activity", "claim", "--queue", "quotes", "--wait", "30", "--env") as claim:
+        shell.start("compare")
+        said, complaints = claim.communicate(timeout=LONGEST_SECONDS)
+        assert claim.wait() == 0, complaints
+    assert "export HOLDFAST_RESPONSES=0" in said.splitlines()
+    assert shell.open() == []
+    (quotes,) = [queue for queue in shell.json("queues") if queue["name"] == "quotes"]
+    assert (quotes["ready"], quotes["running"]) == (0, 1)
+    (line,) = [line for line in shell.ok("queues").splitlines() if line.startswith("quotes")]
+    assert line.endswith("executors")
+
+
+def test_A1_an_activity_is_cancelled_by_its_name(shell: Shell) -> None:
+    shell.start("learn")
+    shell.offered()
+    assert "has no activity 'charge'; open are train" in shell("activity", "cancel", "a", "charge").complaints
+    assert "name the activity of the instance, too" in shell("activity", "cancel", "a").complaints
+    assert "--exec-id" in shell("activity", "cancel", "a", "train", "--sequence", "1").complaints
+    assert shell.ok("activity", "cancel", "a", "train") == "the cancellation of train of a is requested\n"
+    assert shell.result().code == 1
+    assert [attempt["state"] for attempt in shell.steps()] == ["CANCELLED"]
+    again = shell("activity", "cancel", "a", "train")
+    assert again.code == 2
+    assert "'a' is FAILED, so none of its activities can be cancelled" in again.complaints
 
 
 # ---------------------------------------------------------------- activity run
@@ -326,7 +367,7 @@ def test_A2_a_silent_claim_is_released_and_the_stale_claimant_is_refused(shell: 
 
 def test_A2_of_two_claimants_one_has_the_activity(shell: Shell) -> None:
     for round in range(5):  # noqa: A001
-        shell.start("learn", 3, f"a{round}")
+        shell.start("study", 3, f"a{round}")
         exec_id = shell.offered()["activity_exec_id"]
         words = ("activity", "claim", "--exec-id", exec_id, "--json")
         with shell.process(*words) as one, shell.process(*words) as other:
@@ -334,7 +375,8 @@ def test_A2_of_two_claimants_one_has_the_activity(shell: Shell) -> None:
             assert sorted((one.wait(), other.wait())) == [0, 6], ends
         (claimed,) = [json.loads(said) for said, _ in ends if said]
         ids = {"HOLDFAST_ACTIVITY_EXEC_ID": exec_id, "HOLDFAST_CLAIM": claimed["claim"]}
-        assert shell("activity", "complete", "{}", env={**ids, "HOLDFAST_CLAIM": "of another"}).code == 5
+        assert shell("activity", "complete", "{}", env={**ids, "HOLDFAST_CLAIM": "of another"}).code == 6
+        assert shell("activity", "complete", "{}", "--exec-id", exec_id).code == 5, "no claim is given"
         assert shell.ok("activity", "complete", "{}", env=ids) == "COMPLETED APPLIED\n"
 
 
@@ -365,7 +407,7 @@ hf complete && exit 9 || test $? = 6
 
 
 def test_L10_a_result_before_running_waits(shell: Shell) -> None:
-    shell.start("learn")
+    shell.start("study")
     claimed = shell.json("activity", "claim", "--exec-id", shell.offered()["activity_exec_id"], "--as", "queued")
     ids = {"HOLDFAST_ACTIVITY_EXEC_ID": claimed["activity_exec_id"], "HOLDFAST_CLAIM": claimed["claim"]}
     early = shell("activity", "complete", "{}", env=ids)
@@ -376,7 +418,7 @@ def test_L10_a_result_before_running_waits(shell: Shell) -> None:
 
 
 def test_C4_fail_release_and_sequences(shell: Shell) -> None:
-    shell.start("learn")
+    shell.start("study")
     first = shell.offered()["activity_exec_id"]
     claimed = shell.json("activity", "claim", "--exec-id", first, "--as", "QUEUED")
     ids = {"HOLDFAST_ACTIVITY_EXEC_ID": first, "HOLDFAST_CLAIM": claimed["claim"]}
@@ -398,7 +440,7 @@ def test_C4_fail_release_and_sequences(shell: Shell) -> None:
 
 
 def test_a_launched_program_takes_the_attempt_from_the_environment(shell: Shell) -> None:
-    shell.start("learn")
+    shell.start("study")
     claimed = shell.json("activity", "claim", "--exec-id", shell.offered()["activity_exec_id"], "--as", "QUEUED")
     ids = {"HOLDFAST_ACTIVITY_EXEC_ID": claimed["activity_exec_id"], "HOLDFAST_CLAIM": claimed["claim"]}
     assert shell("activity", "run", "--", "echo", "{}", env={**ids, "HOLDFAST_CLAIM": "of another"}).code == 6

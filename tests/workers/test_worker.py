@@ -17,6 +17,7 @@ from holdfast.storage.members.messages import AskQuery
 from holdfast.storage.members.outcomes import Outcome
 from holdfast.storage.members.workers import MarkWorkerLost
 from holdfast.storage.records import CommitId
+from holdfast.storage.wakeups import Notify
 
 may_end = asyncio.Event()
 runs: list[str] = []
@@ -256,9 +257,9 @@ def test_G11_the_worker_beside_a_client_answers_its_queries(store: str, monkeypa
             members: list[Member] = []
             commit = client._session.store.commit
 
-            async def listen(commit_id: CommitId, group: Sequence[Member]) -> list[Outcome]:
+            async def listen(commit_id: CommitId, group: Sequence[Member], notify: Notify) -> list[Outcome]:
                 members.extend(group)
-                return await commit(commit_id, group)
+                return await commit(commit_id, group, notify)
 
             monkeypatch.setattr(client._session.store, "commit", listen)
             handle = await client.start("asked", id="a")

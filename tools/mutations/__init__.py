@@ -17,15 +17,19 @@ from tools.mutations.files import STORE_FILES
 from tools.mutations.graphs import GRAPHS
 from tools.mutations.ids import IDS
 from tools.mutations.messages import MESSAGES
+from tools.mutations.metrics import METRICS
 from tools.mutations.mutant import Mutant
 from tools.mutations.open_contract import OPEN_CONTRACT
 from tools.mutations.optimistic import MANY_AT_ONCE
 from tools.mutations.queries import ASKING
 from tools.mutations.requests_from_outside import FROM_OUTSIDE
+from tools.mutations.restoring import RESTORING
 from tools.mutations.running import CLIENT, REPLAY, RUNTIME
+from tools.mutations.search import FOUND
 from tools.mutations.shell import SHELL
 from tools.mutations.storage import STATEMENTS, STORE
 from tools.mutations.streams import KEPT_AND_STREAMED
+from tools.mutations.wakeups import WAKEUPS
 from tools.mutations.workers import WORKERS
 
 __all__ = ["MUTANTS", "Mutant"]
@@ -47,6 +51,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     + REPLAY
     + CLIENT
     + WORKERS
+    + WAKEUPS
     + CONNECTIONS
     + MANY_AT_ONCE
     + AUDITS
@@ -54,4 +59,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     + FROM_OUTSIDE
     + OPEN_CONTRACT
     + SHELL
+    + FOUND
+    + RESTORING
+    + METRICS
 )

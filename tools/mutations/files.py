@@ -164,8 +164,8 @@ STORE_FILES: Final[tuple[Mutant, ...]] = (
         "a shared statement replaces that of the database",
         "C1",
         "storage/relational/statements",
-        "for folder in (SHARED, package):",
-        "for folder in (package, SHARED):",
+        "for owner in (SHARED, package):",
+        "for owner in (package, SHARED):",
         f"{STATEMENTS}::test_a_statement_of_the_database_replaces_the_shared_one_and_an_unknown_name_is_an_error",
     ),
     in_python(

@@ -101,8 +101,8 @@ IDS: Final = (
         "the payloads of a history are not loaded",
         "G8",
         "storage/relational/reads",
-        "payloads=await self.read_payloads(number, named)",
-        "payloads={}",
+        "        await self._add_payloads(loaded)\n",
+        "",
         LARGE_INPUTS,
     ),
 )

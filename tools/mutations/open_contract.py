@@ -16,9 +16,53 @@ _CORE: Final = "core/activity_events"
 _REPORTS: Final = "storage/relational/apply/activity_events"
 _REQUESTS: Final = "storage/relational/apply/requests"
 _ATTEMPTS: Final = "storage/relational/apply/attempts"
+_READS: Final = "storage/relational/contract_reads"
 _DUTY: Final = "runtime/duties/contract_rows"
 
 OPEN_CONTRACT: Final = (
+    in_python(
+        "large values are read without a bound", "C6", _READS, "return not self._is_cut", "return True", IN_MEMORY
+    ),
+    in_python(
+        "a row is applied without its values",
+        "C6",
+        _REPORTS,
+        "if report.is_unread and _needs_values(verdict, states[report.row]):",
+        "if False:",
+        IN_MEMORY,
+    ),
+    in_python(
+        "a deadline overtakes a row that was not read",
+        "C10",
+        _REPORTS,
+        "if not fold.left and not any(states[row] == ReportState.NEW for row in unread):",
+        "if not any(states[row] == ReportState.NEW for row in unread - fold.left):",
+        IN_MEMORY,
+    ),
+    in_python(
+        "a value above the limit is read",
+        "C6",
+        _READS,
+        "row[place + 1] is not None and row[place + 1] <= largest",
+        "row[place + 1] is not None",
+        IN_MEMORY,
+    ),
+    in_python(
+        "a poll does not look back for rows that were committed late",
+        "C6",
+        _DUTY,
+        "self._last_row = max(0, self._last_row - LOOK_BACK)",
+        "pass",
+        HOSTILE,
+    ),
+    in_python(
+        "rows whose values were not read are passed",
+        "C6",
+        _DUTY,
+        "if page.has_unread:",
+        "if False:",
+        HOSTILE,
+    ),
     in_python("another claimant reports", "A2", _CORE, "return report.claim != attempt.claim", "return False", JUDGE),
     in_python(
         "a cancel needs the claim",
@@ -136,8 +180,8 @@ OPEN_CONTRACT: Final = (
         "expiry overtakes a report",
         "A5",
         _REPORTS,
-        "if not any(states[row] == ReportState.NEW for row in unread):",
-        "if unread is not None:",
+        "if not fold.left and not any(states[row] == ReportState.NEW for row in unread):",
+        "if not fold.left:",
         IN_MEMORY,
     ),
     in_python(

@@ -5,6 +5,8 @@ from typing import Final
 from tools.mutations.mutant import in_python, in_sql
 
 ROWS: Final = "tests/unit/cli/test_start.py"
+COMMANDS: Final = "tests/workers/test_shell.py"
+STEADY: Final = "tests/unit/cli/test_steady_reports.py"
 PROGRAMS: Final = "tests/unit/cli/test_program.py"
 
 SHELL: Final = (
@@ -91,5 +93,61 @@ SHELL: Final = (
         "        self._signal(signal.SIGKILL)\n\n    def _signal",
         "\n    def _signal",
         PROGRAMS,
+    ),
+    in_python(
+        "a report under another claim is refused like any other",
+        "A2",
+        "cli/activity",
+        "answer.refusal.endswith(OTHER_CLAIM)",
+        "answer.refusal == OTHER_CLAIM",
+        f"{COMMANDS}::test_A2_of_two_claimants_one_has_the_activity",
+    ),
+    in_python(
+        "a claim does not wait",
+        "C4",
+        "cli/activity",
+        "ends_at = loop.time() + wait_seconds",
+        "ends_at = loop.time()",
+        f"{COMMANDS}::test_C4_a_claim_waits_until_an_activity_is_open",
+    ),
+    in_python(
+        "an activity that waits for an executor is stuck",
+        "C4",
+        "client/views/obstacles",
+        "for attempt in waiting if is_external(attempt)]",
+        "for attempt in waiting if is_external(attempt) and not live]",
+        "tests/scenarios/test_execution_details.py",
+    ),
+    in_python(
+        "a report is lost with an outage of the store",
+        "A5",
+        "cli/steady_reports",
+        "if self._is_over() or loop.time()",
+        "if loop.time() or loop.time()",
+        STEADY,
+    ),
+    in_python(
+        "a report that is repeated has another id",
+        "C2",
+        "cli/steady_reports",
+        "event_id=event_id or self._new_id()",
+        "event_id=event_id",
+        STEADY,
+    ),
+    in_python(
+        "a command that has to end waits for the store",
+        "A5",
+        "cli/steady_reports",
+        "if self._is_over() or loop.time()",
+        "if loop.time()",
+        STEADY,
+    ),
+    in_python(
+        "an earlier execution waits for something",
+        "G4",
+        "cli/show",
+        "if not waits and self._report.execution.is_newest:",
+        "if not waits:",
+        "tests/unit/cli/test_show_executions.py",
     ),
 )

@@ -323,8 +323,8 @@ WORKERS: Final = (
         "workflow code that hangs is not counted when its instances are released",
         "G12",
         "storage/relational/apply/workers",
-        "        transaction.update(transaction.sql.count_lost_owner, member.culprit, member.key)\n    return",
-        "        pass\n    return",
+        "        transaction.update(transaction.sql.count_lost_owner, member.culprit, member.key)\n    trans",
+        "        pass\n    trans",
     ),
     in_python(
         "an instance is logged as blocked that another worker has",

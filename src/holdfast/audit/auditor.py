@@ -111,6 +111,7 @@ class _Auditor:
             scans.messages.take(number),
             scans.timers.take(number),
             scans.updates.take(number),
+            scans.attributes.take(number),
         )
         for rule, text in check_instance(found, self._counted(scans.executions(number)), workers):
             self._add(row.id, rule, text)
@@ -174,6 +175,7 @@ class _Scans:
         self.messages = Scan("inbox", tables.messages(), number_of, **report)
         self.timers = Scan("timers", tables.timers(), number_of, **report)
         self.updates = Scan("updates", tables.updates(), number_of, **report)
+        self.attributes = Scan("attributes", tables.attributes(), number_of, **report)
         self._by_execution: tuple[Scan[Any], ...] = (
             self.turns,
             self.attempts,
@@ -181,7 +183,7 @@ class _Scans:
             self.offers,
             self.closings,
         )
-        self._all = (*self._by_execution, self.messages, self.timers, self.updates)
+        self._all = (*self._by_execution, self.messages, self.timers, self.updates, self.attributes)
 
     def seek(self, number: int) -> None:
         for scan in self._all:

@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from holdfast.audit.attempts import HELD, NOTHING_PENDS, OPEN, check_attempts, pending_of, shown
+from holdfast.audit.attributes import check_attributes
 from holdfast.audit.children import STATES, check_children
 from holdfast.audit.flows import check_flow
 from holdfast.audit.histories import HistoryReading, Terminal, read_history
@@ -25,6 +26,7 @@ from holdfast.core.lifecycle import INSTANCE_FINAL, InstanceState
 from holdfast.storage.large_payloads import MARK
 from holdfast.storage.relational.raw_tables import (
     RawAttempt,
+    RawAttribute,
     RawChild,
     RawInstance,
     RawMessage,
@@ -70,6 +72,7 @@ class InstanceTables:
     messages: Sequence[RawMessage] = ()
     timers: Sequence[RawTimer] = ()
     updates: Sequence[RawUpdate] = ()
+    attributes: Sequence[RawAttribute] = ()
 
     @property
     def is_open(self) -> bool:
@@ -86,6 +89,7 @@ def check_instance(
         return
     inbox, findings = _read_inbox(tables.messages)
     yield from findings
+    yield from check_attributes(row, tables.attributes)
     recorded = RecordedUpdates()
     last = Execution(row.execution)
     reading: HistoryReading | None = None

@@ -55,6 +55,8 @@ class Rule(StrEnum):
     """An owner is a registered worker."""
     CLAIMABLE_AGREES = "claimable-agrees"
     """An instance is claimable exactly if it has no owner and something to do (G2, G5)."""
+    ATTRIBUTES_AGREE = "attributes-agree"
+    """An attribute has a value of its type, and the time of its instance, by which lists are ordered (F1)."""
     UPDATES_AGREE = "updates-agree"
     """An update is accepted once, ends before its execution does, and has the recorded answer (G11)."""
     PAYLOADS_THERE = "payloads-there"

@@ -47,7 +47,7 @@ def _add(value: object, known: ErrorTypes, seen: set[int]) -> None:
     if issubclass(kind, ModuleType):
         _add_module(cast("ModuleType", value), known, seen)
     elif issubclass(kind, type):
-        _add_class(cast("type[Any]", value), known)
+        _add_class(cast("type[Any]", value), known, seen)
 
 
 def _add_module(module: ModuleType, known: ErrorTypes, seen: set[int]) -> None:
@@ -61,13 +61,16 @@ def _add_module(module: ModuleType, known: ErrorTypes, seen: set[int]) -> None:
             _add(value, known, seen)
 
 
-def _add_class(cls: type[Any], known: ErrorTypes) -> None:
+def _add_class(cls: type[Any], known: ErrorTypes, seen: set[int]) -> None:
+    if id(cls) in seen:  # most classes have names in several modules
+        return
+    seen.add(id(cls))
     if issubclass(cls, BaseException):
         known.setdefault(qualified_name(cls), cls)
     inside: dict[str, Any] = dict(vars(cast("type", cls)))
     for inner in inside.values():
         if issubclass(type(inner), type) and inner.__qualname__ == f"{cls.__qualname__}.{inner.__name__}":
-            _add_class(inner, known)
+            _add_class(inner, known, seen)
 
 
 def _names_of(module: ModuleType) -> dict[str, Any]:

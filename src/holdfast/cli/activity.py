@@ -1,9 +1,10 @@
 """``holdfast activity``: lists, claims and reports external activities (C4), for executors in any language.
 
-Each report inserts a row of `activity_events` and waits two seconds for the answer. The exit code tells the answer
-apart: refused, claim lost, not handled yet. ``holdfast activity run`` is in a module of its own.
+Each report inserts a row of `activity_events` and waits two seconds for the answer. Each answer has an exit code:
+refused, claim lost, not handled yet. ``holdfast activity run`` is in a module of its own.
 """
 
+import asyncio
 import inspect
 import os
 import shlex
@@ -17,7 +18,7 @@ import click
 import msgspec
 from rich.text import Text
 
-from holdfast.authoring.validation import checked_integer, checked_name
+from holdfast.authoring.validation import checked_duration_ms, checked_integer, checked_name
 from holdfast.cli.application import checked_json
 from holdfast.cli.console import (
     Column,
@@ -41,8 +42,9 @@ from holdfast.client.activity_reports import (
     error_text,
 )
 from holdfast.client.client import Client, calls_of
+from holdfast.client.requests import wait_for_row
 from holdfast.compose import open_contract_of
-from holdfast.core.activity_events import TOO_EARLY, ReportKind, ReportState
+from holdfast.core.activity_events import OTHER_CLAIM, TOO_EARLY, ReportKind, ReportState
 from holdfast.core.checks import parse_enum
 from holdfast.core.deadlines import MILLISECONDS
 from holdfast.errors import UsageError
@@ -136,6 +138,8 @@ def environment_of(activity: OpenActivity, claim: str | None, path: StoreName | 
         "HOLDFAST_IDEMPOTENCY_KEY": activity.idempotency_key,
         "HOLDFAST_ATTEMPT": str(activity.attempt),
     }
+    if activity.responses is not None:
+        variables["HOLDFAST_RESPONSES"] = str(activity.responses)
     if claim is not None:
         variables["HOLDFAST_CLAIM"] = claim
     if path is not None:
@@ -169,6 +173,7 @@ def claim(
     exec_id: str | None = None,
     claim_text: str | None = None,
     to_state: str = ReportKind.RUNNING.value,
+    wait: float = 0.0,
     source: str | None = None,
     as_environment: bool = False,
     store: str | None = None,
@@ -185,23 +190,27 @@ def claim(
     if kind not in CLAIM_STATES:
         raise UsageError(f"--as is {', '.join(CLAIM_STATES)}, not {to_state!r}")
     named = checked_source(source)
+    wait_seconds = checked_duration_ms(wait, "--wait") / MILLISECONDS
 
     async def take(client: Client) -> tuple[OpenActivity | None, str, Answered | None]:
         reports = ActivityReports(calls_of(client), source=named)
         own = given or reports.new_claim()
-        answer: Answered | None = None
-        for activity in await _candidates(reports, wanted, of_queues, of_names):
-            answer = await reports.report(activity.activity_exec_id, kind, claim=own)
-            if not answer.is_refused or wanted is not None:
+        loop = asyncio.get_running_loop()
+        ends_at = loop.time() + wait_seconds
+        while True:
+            found = await wait_for_row(
+                calls_of(client).session,
+                lambda: _candidates(reports, wanted, of_queues, of_names),
+                bool,
+                max(0.0, ends_at - loop.time()),
+            )
+            activity, answer = await _claim_first(reports, found or (), kind, own)
+            if activity is not None or wanted is not None or loop.time() >= ends_at:
                 return activity, own, answer
-        return None, own, answer
 
     activity, own, answer = use_client(store, take)
-    if activity is None or answer is None:
-        print_message("there is no open activity; holdfast queues shows the work of each queue")
-        raise SystemExit(EXIT_NEGATIVE)
-    if not answer.is_applied:
-        raise SystemExit(explain_answer(kind, answer, is_lost=True))
+    if activity is None or answer is None or not answer.is_applied:
+        raise SystemExit(_explain_claim(kind, activity, own, answer if activity or is_given else None))
     if as_environment:
         for name, value in environment_of(activity, own, path).items():
             click.echo(f"export {name}={shlex.quote(value)}")
@@ -209,12 +218,40 @@ def claim(
     elif as_json:
         click.echo(json_text({**activity_fields(activity), "claim": own}))
     else:
-        line = Text.assemble(
-            "claimed ", (safe(activity.activity_name), "bold"), " ", (safe(activity.activity_exec_id), "cyan")
-        )
+        _print_claimed(activity, own)
+
+
+def _explain_claim(kind: ReportKind, activity: OpenActivity | None, own: str, answer: Answered | None) -> int:
+    """Prints why no activity is claimed. `answer`: that to the last claim, None if none was open. Returns the code."""
+    if answer is None:
+        print_message("there is no open activity; --wait waits for one, and holdfast queues shows the work of queues")
+        return EXIT_NEGATIVE
+    code = explain_answer(kind, answer, is_lost=True)
+    if code == EXIT_UNANSWERED and activity is not None:
+        print_message(f"it has the claim {safe(own)} on {safe(activity.activity_exec_id)}")
+    return code
+
+
+def _print_claimed(activity: OpenActivity, own: str) -> None:
+    names = ((safe(activity.activity_name), "bold"), " ", (safe(activity.activity_exec_id), "cyan"))
+    for line in (
+        Text.assemble("claimed ", *names),
+        Text(f"claim {safe(own)}"),
+        Text(f"input {_input(activity)}"),
+    ):
         print_line(standard_output(), line)
-        print_line(standard_output(), Text(f"claim {safe(own)}"))
-        print_line(standard_output(), Text(f"input {_input(activity)}"))
+
+
+async def _claim_first(
+    reports: ActivityReports, candidates: Sequence[OpenActivity], kind: ReportKind, own: str
+) -> tuple[OpenActivity | None, Answered | None]:
+    """Claim the first of the activities whose claim is not refused, and return it with the last answer."""
+    answer: Answered | None = None
+    for activity in candidates:
+        answer = await reports.report(activity.activity_exec_id, kind, claim=own)
+        if not answer.is_refused:
+            return activity, answer
+    return None, answer
 
 
 async def _candidates(
@@ -301,9 +338,22 @@ def release(options: ReportOptions) -> None:
 
 
 @_report_command
-def cancel(options: ReportOptions) -> None:
-    """Request the cancellation of the activity. It needs no claim."""
-    _report(ReportKind.CANCEL, options)
+def cancel(options: ReportOptions, instance_id: str | None = None, activity: str | None = None) -> None:
+    """Request the cancellation of an activity of any kind by its name, or of an offered one. It needs no claim."""
+    if instance_id is None:
+        _report(ReportKind.CANCEL, options)
+        return
+    if activity is None:
+        raise UsageError("name the activity of the instance, too, such as charge or charge#2; holdfast show lists them")
+    if options.exec_id is not None or options.event_id is not None or options.sequence is not None:
+        raise UsageError("--exec-id, --event-id and --sequence are for an activity without the id of its instance")
+
+    use_client(options.store, lambda client: client.get(instance_id).cancel_activity(activity))
+    if options.as_json:
+        click.echo(json_text({"id": instance_id, "activity": activity, "cancel_requested": True}))
+        return
+    line = Text.assemble("the cancellation of ", (safe(activity), "bold"), " of ", (safe(instance_id), "cyan"))
+    print_line(standard_output(), line.append(" is requested"))
 
 
 @_report_command
@@ -327,7 +377,7 @@ def _value(value: str, *, is_text: bool) -> str:
 def _report(
     kind: ReportKind, options: ReportOptions, *, payload: str | None = None, error: str | None = None
 ) -> Answered:
-    """Sends a report and prints its answer; the exit code tells a refusal apart."""
+    """Sends a report and prints its answer. A refusal has an exit code of its own."""
     exec_id = exec_id_of(options.exec_id)
     claim_text = claim_of(options.claim_text)
     event_id = None if options.event_id is None else checked_name(options.event_id, "an event")
@@ -346,8 +396,7 @@ def _report(
             event_id=event_id,
             sequence=options.sequence,
         )
-        found = await reports.find(exec_id) if answer.is_refused else None
-        return answer, found is not None and not found.is_current
+        return answer, answer.is_refused and await _is_lost(reports, exec_id, answer)
 
     answer, is_lost = use_client(options.store, send)
     if options.as_json:
@@ -361,6 +410,14 @@ def _report(
     if code:
         raise SystemExit(code)
     return answer
+
+
+async def _is_lost(reports: ActivityReports, exec_id: str, answer: Answered) -> bool:
+    """Whether a report was refused because the attempt was released, has ended, or is another executor's."""
+    if answer.refusal is not None and answer.refusal.endswith(OTHER_CLAIM):
+        return True
+    found = await reports.find(exec_id)
+    return found is not None and not found.is_current
 
 
 def explain_answer(kind: ReportKind, answer: Answered, *, is_lost: bool) -> int:

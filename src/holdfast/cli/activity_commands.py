@@ -15,8 +15,10 @@ from holdfast.cli.declarations import (
     TEXT,
     Argument,
     CliCommand,
+    candidates,
     option,
     value_argument,
+    words,
 )
 
 ACTIVITY_COMMANDS: Final = (
@@ -43,7 +45,15 @@ ACTIVITY_COMMANDS: Final = (
             "to_state",
             metavar="STATE",
             default="RUNNING",
+            shell_complete=words("RUNNING", "PREPARING", "QUEUED"),
             help="The state that is reported: RUNNING, PREPARING, or QUEUED, which only reserves the activity.",
+        ),
+        option(
+            "--wait",
+            metavar="SECONDS",
+            type=float,
+            default=0.0,
+            help="How long to wait for an activity if none is open.",
         ),
         SOURCE,
         option(
@@ -137,9 +147,26 @@ holdfast activity complete '{"loss": 0.1}'""",
     CliCommand(
         "cancel",
         "activity:cancel",
-        "Request the cancellation of an activity. It needs no claim.",
+        "Request the cancellation of one activity; its workflow continues.",
+        Argument(
+            "instance_id",
+            "The id of the instance.",
+            metavar="[ID]",
+            required=False,
+            shell_complete=candidates("instances"),
+        ),
+        Argument(
+            "activity",
+            "An open activity of it: its name, name#2 for the second call, or its node.",
+            metavar="[ACTIVITY]",
+            required=False,
+            shell_complete=candidates("open activities"),
+        ),
         *REPORT,
-        details="The workflow gets an ActivityCancelled when the activity has stopped.",
+        details="With ID and ACTIVITY it may be any activity, also one that a worker runs. Without them it is the "
+        "external activity of --exec-id or HOLDFAST_ACTIVITY_EXEC_ID; no claim is needed. The workflow gets an "
+        "ActivityCancelled when the activity has stopped.",
+        examples="holdfast activity cancel order-42 charge",
     ),
     CliCommand("stopped", "activity:stopped", "Report that a cancelled activity has stopped.", *REPORT),
     CliCommand(

@@ -2,7 +2,8 @@
 
 The command reports QUEUED, RUNNING, heartbeats, and the result or the failure of the program. It stops the program when
 the activity is cancelled, and when the claim is lost. The first SIGTERM drains: the command claims nothing more and
-waits for the program; the second one, or the end of the drain time, stops the program.
+waits for the program; the second one, or the end of the drain time, stops the program. During an outage of the store
+the program continues, and its reports are sent when the store can be used again.
 """
 
 import asyncio
@@ -30,6 +31,7 @@ from holdfast.cli.activity import (
 from holdfast.cli.console import json_text, print_line, print_message, safe, safe_lines, standard_output
 from holdfast.cli.exits import EXIT_LOST, EXIT_NEGATIVE, EXIT_UNANSWERED
 from holdfast.cli.program import Command, OutputKind, ProgramError, ProgramRun
+from holdfast.cli.steady_reports import SteadyReports
 from holdfast.cli.store_option import StoreName, existing_store, use_client
 from holdfast.client.activity_reports import ActivityReports, Answered, OpenActivity, error_text
 from holdfast.client.client import Client, calls_of
@@ -137,9 +139,10 @@ class ProgramRunner:
     def __init__(self, client: Client, options: RunOptions) -> None:
         self._calls = calls_of(client)
         self._options = options
-        self._reports = ActivityReports(self._calls, source=options.source)
+        self._reports = SteadyReports(self._calls, source=options.source, is_over=self._is_over)
         self._drains = asyncio.Event()
         self._interrupted = asyncio.Event()
+        self._is_running = False
 
     async def serve(self) -> int:
         """Run until there is nothing to do, or until a signal. Returns the exit code."""
@@ -151,11 +154,17 @@ class ProgramRunner:
             if options.exec_id is not None:
                 return await self._run_given(options.exec_id)
             while True:
-                taken = await self._take()
+                try:
+                    taken = await self._take()
+                except StoreError:
+                    if not self._drains.is_set():
+                        raise
+                    return 0
                 if taken is None:
                     if self._drains.is_set():
                         return 0
-                    print_message("there is no open activity; --wait and --loop wait for one")
+                    what = "stream" if options.command.output is OutputKind.RESPONSES else "activity"
+                    print_message(f"there is no open {what}; --wait and --loop wait for one")
                     return EXIT_NEGATIVE
                 code = await self._run(*taken)
                 if not options.is_loop:
@@ -163,6 +172,10 @@ class ProgramRunner:
         finally:
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.remove_signal_handler(number)
+
+    def _is_over(self) -> bool:
+        """Whether the command ends instead of waiting for the store."""
+        return self._interrupted.is_set() or (self._drains.is_set() and not self._is_running)
 
     def _signalled(self, number: signal.Signals) -> None:
         if self._drains.is_set():
@@ -180,7 +193,7 @@ class ProgramRunner:
         found = await self._reports.find(exec_id)
         if found is None:
             raise UsageError(f"no activity has the exec id {exec_id!r} of HOLDFAST_ACTIVITY_EXEC_ID in this store")
-        if self._options.command.output is OutputKind.RESPONSES and not found.activity.responses:
+        if self._options.command.output is OutputKind.RESPONSES and found.activity.responses is None:
             await self._reports.release(exec_id, claim=self._options.claim)
             raise UsageError(f"{found.activity.activity_name} is not a stream, so it has no --responses")
         return await self._run(found.activity, self._options.claim or self._reports.new_claim())
@@ -207,7 +220,7 @@ class ProgramRunner:
         options = self._options
         found = await self._reports.open_activities(limit=MOST_TRIED, queues=options.queues, names=options.names)
         if options.command.output is OutputKind.RESPONSES:
-            found = [activity for activity in found if activity.responses]
+            found = [activity for activity in found if activity.responses is not None]
         oldest = found[:SPREAD]
         at = int(self._reports.new_claim(), 16) % len(oldest) if oldest else 0
         return [*oldest[at:], *oldest[:at], *found[SPREAD:]]
@@ -257,6 +270,7 @@ class ProgramRunner:
         environment = environment_of(activity, claim, self._options.path)
         heart = Heart(self._reports, activity, claim)
         beating = asyncio.create_task(heart.beat())
+        self._is_running = True
         try:
             running = asyncio.create_task(program.run(bytes(activity.input), environment))
             reason = await self._supervise(program, running, heart)
@@ -267,6 +281,7 @@ class ProgramRunner:
                 return await self._end(activity, claim, reason, error)
             return await self._end(activity, claim, reason, payload)
         finally:  # until the last report is answered: a report counts only before the deadlines of the attempt
+            self._is_running = False
             beating.cancel()
             await asyncio.gather(beating, return_exceptions=True)
 
@@ -294,7 +309,7 @@ class ProgramRunner:
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_SECONDS):
                     await self._interrupted.wait()
-            with suppress(StoreError):  # the heart prints it
+            with suppress(StoreError):  # it was printed, and the command ends by its signal
                 reason = await self._stop_reason(heart)
                 if reason is not None:
                     return reason
@@ -394,17 +409,10 @@ class Heart:
         """The id of the last heartbeat, whose answer carries the cancel request (A6)."""
 
     async def beat(self) -> None:
-        """Send heartbeats until cancelled. While the store cannot be reached, the program continues."""
-        is_reachable = True
+        """Send heartbeats until cancelled."""
         while True:
             await asyncio.sleep(self._interval)
-            try:
-                self.last = await self._reports.insert(self.exec_id, ReportKind.HEARTBEAT, claim=self._claim)
-                is_reachable = True
-            except StoreError as error:
-                if is_reachable:
-                    print_message(f"a heartbeat was not stored, and the program continues: {error}")
-                is_reachable = False
+            self.last = await self._reports.insert(self.exec_id, ReportKind.HEARTBEAT, claim=self._claim)
 
 
 class ResponseSender:

@@ -16,6 +16,7 @@ from holdfast.cli.declarations import (
     EXECUTION,
     FILE,
     ID,
+    ID_POLICIES,
     INPUT,
     INSTANCE,
     JSON,
@@ -28,7 +29,9 @@ from holdfast.cli.declarations import (
     CliCommand,
     Group,
     candidates,
+    files,
     option,
+    words,
 )
 
 
@@ -53,7 +56,7 @@ COMMANDS: Final = (
         "run",
         "run:run",
         "Run a workflow in this process and show its steps.",
-        Argument("target", "FILE.py:WORKFLOW or MODULE:WORKFLOW.", metavar="APP:WORKFLOW"),
+        Argument("target", "FILE.py:WORKFLOW or MODULE:WORKFLOW.", metavar="APP:WORKFLOW", shell_complete=files),
         INPUT,
         INSTANCE,
         POLICY,
@@ -85,6 +88,7 @@ COMMANDS: Final = (
         option(
             "--policy",
             metavar="POLICY",
+            shell_complete=words(*ID_POLICIES),
             help="If an instance has the id: idempotent (the default) finds it, reuse starts a new one if it has "
             "ended, terminate_existing ends it and starts a new one.",
         ),
@@ -112,7 +116,12 @@ COMMANDS: Final = (
         "requests",
         "start:requests",
         "List the requests of clients, newest first.",
-        option("--state", metavar="STATE", help="Only requests in this state: NEW, ACCEPTED, REFUSED or TRACE."),
+        option(
+            "--state",
+            metavar="STATE",
+            shell_complete=words("NEW", "ACCEPTED", "REFUSED", "TRACE"),
+            help="Only requests in this state: NEW, ACCEPTED, REFUSED or TRACE.",
+        ),
         option("--limit", "-n", metavar="N", type=int, default=50, help="The most requests to list, up to 10,000."),
         STORE,
         JSON,
@@ -123,18 +132,48 @@ COMMANDS: Final = (
         "list",
         "list:list_instances",
         "List the instances of a store, newest first.",
+        Argument(
+            "filter", "A filter, in quotes: state = FAILED and a.customer = 'acme'.", metavar="[FILTER]", required=False
+        ),
         option(
             "--state",
             metavar="STATE",
+            shell_complete=words(
+                *("REQUESTED", "RUNNING", "PAUSED", "BLOCKED", "CANCEL_REQUESTED"),
+                *("COMPLETED", "FAILED", "CANCELLED", "TERMINATED"),
+            ),
             help="Only instances in this state: REQUESTED, RUNNING, PAUSED, BLOCKED, CANCEL_REQUESTED, COMPLETED, "
             "FAILED, CANCELLED or TERMINATED.",
         ),
         option("--status", metavar="STATE", hidden=True, help="The former name of --state, in this release only."),
-        option("--workflow", "-w", metavar="NAME", help="Only instances of this workflow."),
-        option("--parent", metavar="ID", help="Only children of this instance."),
+        option(
+            "--workflow",
+            "-w",
+            metavar="NAME",
+            shell_complete=candidates("workflows"),
+            help="Only instances of this workflow.",
+        ),
+        option(
+            "--parent", metavar="ID", shell_complete=candidates("instances"), help="Only children of this instance."
+        ),
+        option("--since", metavar="TIME", help="Only instances created since: 90m, 2d, today or 2026-11-18T14:00:00Z."),
+        option(
+            "--order",
+            metavar="ORDER",
+            default="created",
+            help="created, closed or duration, the last two with a time range in the filter; with asc, the oldest or "
+            "shortest first.",
+        ),
         option("--limit", "-n", metavar="N", type=int, default=50, help="The most instances to list, up to 10,000."),
+        option("--cursor", metavar="CURSOR", help="The next page: the cursor that the page before has printed."),
+        option("--count", is_flag=True, help="Print how many instances match, up to 10,000, instead of a list."),
         STORE,
         JSON,
+        details="A filter tests fields (id, workflow, version, state, created, closed, duration, parent, root, error, "
+        "blocked, waits, execution) and attributes (a.NAME) with =, !=, <, <=, >, >=, in, between, starts with and is "
+        "null, joined by and, or and not. Texts are in quotes. Times are written now - 1h, today or in ISO 8601.",
+        examples="""holdfast list "state = FAILED and created > now - 1h"
+holdfast list "a.customer = 'acme'" --since 7d --count""",
     ),
     CliCommand(
         "show",
@@ -211,7 +250,12 @@ COMMANDS: Final = (
         "send:release",
         "Release a node of a flow that is held, so that the flow continues.",
         ID,
-        Argument("node", "The id of the node, which has `hold` and whose digit is 5.", metavar="NODE"),
+        Argument(
+            "node",
+            "The id of the node, which has `hold` and whose digit is 5.",
+            metavar="NODE",
+            shell_complete=candidates("held nodes"),
+        ),
         option("--output", "output", metavar="JSON", help="Replaces the output of the node."),
         option("--id", "release_id", metavar="TEXT", help="Releases with one id are applied once."),
         option(
@@ -250,7 +294,12 @@ COMMANDS: Final = (
         "resume",
         "send:resume",
         "Let an instance continue that is blocked.",
-        ID,
+        Argument(
+            "instance_id",
+            "The id of the instance. If several have had it, the newest.",
+            metavar="ID",
+            shell_complete=candidates("blocked instances"),
+        ),
         STORE,
         JSON,
         details="A worker that has its workflow tries the turn again, also a worker that has blocked it. An instance "
@@ -270,7 +319,14 @@ COMMANDS: Final = (
         "worker",
         "worker:worker",
         "Run the workflows and activities of a store until a signal ends the worker.",
-        Argument("applications", "FILE.py or MODULE, one or more.", metavar="APP...", nargs=-1, required=True),
+        Argument(
+            "applications",
+            "FILE.py or MODULE, one or more.",
+            metavar="APP...",
+            nargs=-1,
+            required=True,
+            shell_complete=files,
+        ),
         option(
             "--queues", "-q", metavar="A,B", help="The queues to serve. If not given, those of the activities in APP."
         ),
@@ -300,6 +356,12 @@ COMMANDS: Final = (
             "--same-host/--no-same-host",
             default=True,
             help="Take over the work of a process that died on this host at once, before its lease ends.",
+        ),
+        option(
+            "--metrics",
+            metavar="[HOST:]PORT",
+            help="Serve /metrics for Prometheus, /live and /ready there, on 127.0.0.1 if no host is written. Needs "
+            "holdfast[metrics].",
         ),
         PAYLOAD_LIMIT,
         STORE,
@@ -337,6 +399,33 @@ COMMANDS: Final = (
         "and the contradiction. The exit code is 0 for a sound store and 1 for one with problems.",
     ),
     CliCommand(
+        "backup",
+        "backup:backup",
+        "Copy a live SQLite store into a file, and check the copy.",
+        Argument("file", "The file to write.", metavar="FILE"),
+        option("--force", is_flag=True, help="Replace an existing file."),
+        option("--verify/--no-verify", "check", default=True, help="Check every row of the copy, as verify does."),
+        STORE,
+        JSON,
+        details="Workers continue meanwhile. The copy has every commit that was made before the command began, and "
+        "gets its name when it is complete and checked. A copy with problems is not kept, and the exit code is 1. A "
+        "PostgreSQL store is refused with the commands of PostgreSQL that copy it.",
+        examples="holdfast backup backups/shop.db --store shop.db",
+    ),
+    CliCommand(
+        "restored",
+        "backup:restored",
+        "Make a store fit for use after a backup was restored, before workers start.",
+        option("--dry-run", is_flag=True, help="List what would change, and change nothing."),
+        option("--force", is_flag=True, help="Also if workers are live: they lose their leases."),
+        STORE,
+        JSON,
+        details="Workers and executors of the time after the backup may still run. The command ends every worker key, "
+        "raises all fences, gives every open external activity a new exec id without a claim, and lifts the counter of "
+        "instance numbers by 2^32, so that they change nothing. It lists the activities that were running at the "
+        "backup, which run again; it cannot list what came after the backup. Running it twice does no harm.",
+    ),
+    CliCommand(
         "migrate",
         "store:migrate",
         "Migrate the tables of a store to this release.",
@@ -358,6 +447,20 @@ COMMANDS: Final = (
         STORE,
         details="Workers of the previous release may run meanwhile, unless the changelog states otherwise.",
         examples="holdfast migrate --print --store 'postgresql:///shop' \\\n  | psql -v ON_ERROR_STOP=1 shop",
+    ),
+    CliCommand(
+        "bench",
+        "bench:bench",
+        "Measure the speed of a store beside its bare limit.",
+        option(
+            "--seconds", metavar="SECONDS", type=float, default=15.0, help="How long to measure, from 1 to 600 seconds."
+        ),
+        STORE,
+        JSON,
+        details="The data of the store is neither read nor changed: the measurement uses a folder beside the file, or "
+        "a schema of its own in the database, and removes it at the end. The file need not exist; its folder is "
+        "measured. The load is real: other programs on the disk or server are slower meanwhile.",
+        examples="holdfast bench --store shop.db\nholdfast bench --store 'postgresql://shop@db/shop' --seconds 30",
     ),
     CliCommand(
         "explain",

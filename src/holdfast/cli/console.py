@@ -257,8 +257,8 @@ def clipped(text: Text, width: int | None) -> Text:
 
 
 def count_text(number: int, word: str) -> str:
-    """A number with its noun: ``1 turn``, ``2 activities``."""
-    several = f"{word[:-1]}ies" if word.endswith("y") else f"{word}s"
+    """A number with its noun: ``1 turn``, ``2 activities``, ``3 keys``."""
+    several = f"{word[:-1]}ies" if word.endswith("y") and word[-2] not in "aeou" else f"{word}s"
     return f"{number:,} {word if number == 1 else several}"
 
 

@@ -5,9 +5,12 @@ This module imports click and nothing of the engine, so that ``--help`` and the 
 
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 EXIT_CODES: Final = {
     0: "The command succeeded.",
@@ -27,6 +30,9 @@ VARIABLES: Final = {
     "NO_COLOR": "If set, the output has no colours.",
     "SHELL": "The shell for --install-completion and --show-completion, if none is named.",
 }
+
+
+ID_POLICIES: Final = ("idempotent", "reuse", "terminate_existing")
 
 
 class Argument(click.Argument):
@@ -87,14 +93,31 @@ def option(*names: str, **settings: Any) -> click.Option:
 
 
 def candidates(kind: str) -> Callable[[click.Context, click.Parameter, str], list[str]]:
-    """The completion of a value from the store: its instances, workflows, queues or activities."""
+    """The completion of a value from the store, such as its instances or workflows (`holdfast.cli.candidates`)."""
 
     def complete(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
         from holdfast.cli.candidates import read_candidates  # noqa: PLC0415 - opens the store
 
-        return read_candidates(kind, context.params.get("store"), incomplete)
+        given = context.params
+        return read_candidates(kind, given.get("store"), incomplete, given.get("instance_id"))
 
     return complete
+
+
+def words(*values: str) -> Callable[[click.Context, click.Parameter, str], list[str]]:
+    """The completion of a value that is one of a few words, in any case of letters."""
+
+    def complete(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+        return [value for value in values if value.lower().startswith(incomplete.lower())]
+
+    return complete
+
+
+def files(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> "list[CompletionItem]":
+    """The completion of the name of a file, which the shell does."""
+    from click.shell_completion import CompletionItem  # noqa: PLC0415 - not needed by --help
+
+    return [CompletionItem(incomplete, type="file")]
 
 
 ID: Final = Argument(
@@ -107,6 +130,7 @@ STORE: Final = option(
     "--store",
     "-s",
     metavar="PATH|URL",
+    shell_complete=files,
     help="The store: a SQLite file or a postgresql:// URL. If not given: HOLDFAST_STORE, store in the table [holdfast] "
     "of holdfast.toml, or ./holdfast.db.",
 )
@@ -133,14 +157,20 @@ POLICY: Final = option(
     "--policy",
     metavar="POLICY",
     default="idempotent",
+    shell_complete=words(*ID_POLICIES),
     help="If an instance has the id: idempotent continues it or prints its result, reuse starts a new one if it has "
     "ended, terminate_existing ends it and starts a new one.",
 )
 WHOLE: Final = option("--whole", is_flag=True, help="Show long and large values whole.")
 EXECUTION: Final = option("--execution", metavar="N", type=int, help="An earlier execution of the instance.")
-FILE: Final = Argument("file", "A flow in YAML.", metavar="FILE")
+FILE: Final = Argument("file", "A flow in YAML.", metavar="FILE", shell_complete=files)
 APP: Final = option(
-    "--app", "-a", metavar="APP", multiple=True, help="FILE.py or MODULE with the activities. May be repeated."
+    "--app",
+    "-a",
+    metavar="APP",
+    multiple=True,
+    shell_complete=files,
+    help="FILE.py or MODULE with the activities. May be repeated.",
 )
 
 QUEUE: Final = option(

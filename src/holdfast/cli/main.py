@@ -64,8 +64,12 @@ def _show(error: "HoldfastError") -> None:
     from rich.text import Text  # noqa: PLC0415
 
     from holdfast.cli.console import print_line, safe_lines  # noqa: PLC0415
-    from holdfast.errors import InstanceNotFound  # noqa: PLC0415
+    from holdfast.errors import InstanceNotFound, StoreError  # noqa: PLC0415
 
-    hint = "; holdfast list shows the instances of the store" if isinstance(error, InstanceNotFound) else ""
+    hint = ""
+    if isinstance(error, InstanceNotFound):
+        hint = "; holdfast list shows the instances of the store"
+    elif isinstance(error, StoreError) and "permission denied for" in str(error):
+        hint = "; the command needs the rights of a worker, and to list or show those of a reader"
     line = Text.assemble(("holdfast: ", "bold red"), safe_lines(str(error)), hint)
     print_line(Console(stderr=True, highlight=False), line)

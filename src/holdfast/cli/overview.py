@@ -104,8 +104,8 @@ def _print_unserved(counts: dict[str, int]) -> None:
 
 
 def _servers(queue: QueueView) -> Text:
-    if not queue.served_by and queue.ready and queue.external == queue.ready:
-        return Text("executors: holdfast activity list")
+    if not queue.served_by and queue.external == queue.ready and (queue.ready or queue.running):
+        return Text("executors: holdfast activity list" if queue.ready else "executors")
     if not queue.served_by:
         return Text("no worker", "bold red")
     more = len(queue.served_by) - MOST_SERVERS

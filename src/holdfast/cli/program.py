@@ -19,7 +19,8 @@ from typing import Final
 
 from holdfast.errors import PayloadError
 from holdfast.payloads.encoding import encode
-from holdfast.payloads.untrusted import check_untrusted
+from holdfast.payloads.limits import LOCATE_LIMIT_BYTES
+from holdfast.payloads.untrusted import check_untrusted, find_fault
 
 TAIL_BYTES: Final = 4_096
 """The end of standard error that a failure has."""
@@ -238,8 +239,10 @@ class ProgramRun:
         try:
             check_untrusted(data, max_bytes=self._command.payload_limit)
         except PayloadError as error:
+            fault = find_fault(data) if len(data) <= LOCATE_LIMIT_BYTES else None
             raise ProgramError(
-                f"{what} of {self._command.name} is not a JSON value: {error}; print JSON, or use --text for a string",
+                f"{what} of {self._command.name} is not a JSON value: {fault or error}; print JSON, or use --text for "
+                "a string",
                 retryable=False,
             ) from error
         return data.decode()

@@ -1,5 +1,6 @@
 """``holdfast show ID``: one instance with its steps, its messages, and the reason why it waits or how it ended."""
 
+import datetime as dt
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from textwrap import indent
@@ -203,6 +204,9 @@ class _Printer:
             self._line("input", "cyan", given)
         if described.custom_status is not None:
             self._line("status", "cyan", status_text(described.custom_status, self._longest))
+        for name, value in sorted(described.attributes.items()):
+            shown = value.isoformat() if isinstance(value, dt.datetime) else value
+            self._line("attribute", "cyan", f"{safe(name)} = {value_text(shown, self._longest)}")
         for name, value in sorted(described.state_values.items()):
             self._line("state", "cyan", f"{safe(name)} = {value_text(value, self._longest)}")
 
@@ -254,7 +258,9 @@ class _Printer:
     def _print_messages(self) -> None:
         """Open waits, events set aside, unread messages, and updates."""
         described = self._described
-        waits = described.waiting_for or unrecorded_waits(described.state, described.turn, described.obstacles)
+        waits = described.waiting_for
+        if not waits and self._report.execution.is_newest:
+            waits = unrecorded_waits(described.state, described.turn, described.obstacles)
         for wait in waits:
             self._folded("waits for", "yellow", safe(wait))
         set_aside = described.set_aside
@@ -289,8 +295,10 @@ class _Printer:
         return f"{subject}: {value_text(message.value, self._longest)}{sent}"
 
     def _update_text(self, update: UpdateView) -> str:
-        arguments = arguments_text(update.input, self._longest) if update.name else ""
-        call = f"{safe(update.name or update.id)}({arguments}) {safe(update.state)}"
+        call = safe(update.id)  # the name of a rejected update is not recorded
+        if update.name:
+            call = f"{safe(update.name)}({arguments_text(update.input, self._longest)})"
+        call = f"{call} {safe(update.state)}"
         if update.failure is not None:
             return f"{call}: {safe(update.failure, self._longest)}"
         return call if update.result is None else f"{call} -> {value_text(update.result, self._longest)}"

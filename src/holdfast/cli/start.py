@@ -146,7 +146,7 @@ def _line(request: RequestRecord) -> Text:
 
 
 def _print_answer(request: RequestRecord, obstacle: str, *, as_json: bool) -> None:
-    """Prints the state of a request; the exit code tells whether it was accepted."""
+    """Prints the state of a request; the exit code shows whether it was accepted."""
     if as_json:
         click.echo(json_text(_fields(request)))
     else:

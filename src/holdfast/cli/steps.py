@@ -17,9 +17,10 @@ from holdfast.cli.console import (
     state_text,
     value_text,
 )
-from holdfast.client.views.instances import Values, attempt_view, moment, note_view, short_failure
+from holdfast.client.views.instances import Values, attempt_view, is_external, moment, note_view, short_failure
 from holdfast.client.views.steps import StepReport, StepState, attempt_seconds, failure_of
 from holdfast.core.ledger import DIGITS
+from holdfast.core.lifecycle import AttemptState
 from holdfast.storage.records import AttemptRecord, InstanceRecord, NoteRow
 
 STEP_COLUMNS: Final = ("attempt", "state", "ledger", "took", "")
@@ -59,6 +60,8 @@ def _attempt_row(attempt: AttemptRecord, now_ms: int) -> tuple[int, Cells]:
     note = Text("" if failure is None else safe(short_failure(failure), LONGEST_NOTE), "red")
     if attempt.started_at_ms is None and attempt.available_at_ms > now_ms:
         note = Text(f"from {moment_text(attempt.available_at_ms)} UTC", "dim")
+    elif attempt.state is AttemptState.READY and is_external(attempt):
+        note = Text(f"for an executor of queue {safe(attempt.queue)}", "dim")
     cells = [
         Text(str(attempt.key.attempt)),
         state_text(attempt.state),

@@ -1,8 +1,7 @@
 """``holdfast verify`` audits a store; ``holdfast migrate`` migrates its tables or prints the SQL."""
 
-import shutil
 import sys
-from typing import Final, Self
+from typing import Final
 
 import click
 import msgspec
@@ -10,6 +9,7 @@ from rich.text import Text
 
 from holdfast.audit.auditor import inspect
 from holdfast.audit.problems import Report, Rule
+from holdfast.cli.bar import ProgressBar
 from holdfast.cli.console import count_text, json_text, print_line, safe, standard_output
 from holdfast.cli.exits import EXIT_NEGATIVE
 from holdfast.cli.store_option import existing_store, store_path, use_client
@@ -19,41 +19,13 @@ from holdfast.errors import UsageError
 
 MOST_PROBLEMS: Final = 1_000
 """Problems that are printed for people; JSON has all of the report."""
-WIDEST_BAR: Final = 40
-
-
-class _Bar:
-    """A line on the terminal with the progress of the audit, erased at its end."""
-
-    def __init__(self, *, is_shown: bool) -> None:
-        self._is_shown = is_shown
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._is_shown:
-            click.echo("\r\x1b[K", nl=False, err=True)
-
-    def show(self, done: int, total: int) -> None:
-        if self._is_shown:
-            click.echo(f"\r{bar_text(done, total, shutil.get_terminal_size().columns)}\x1b[K", nl=False, err=True)
-
-
-def bar_text(done: int, total: int, columns: int) -> str:
-    """The bar with its counts, no wider than the terminal. `total` does not count instances started meanwhile."""
-    part = min(1.0, done / total) if total else 1.0
-    counts = f" {part:4.0%}  {done:,} of {count_text(total, 'instance')}"
-    width = max(0, min(WIDEST_BAR, columns - len(counts) - len("[]") - 1))
-    filled = int(width * part)
-    return f"[{'#' * filled}{'.' * (width - filled)}]{counts}"[: max(0, columns - 1)]
 
 
 def verify(store: str | None = None, as_json: bool = False) -> None:
     """Check every row of a store against the rules of the engine; nothing is changed."""
     path = existing_store(store)
-    with _Bar(is_shown=not as_json and sys.stderr.isatty()) as bar:
-        report = inspect(path, bar.show)
+    with ProgressBar(is_shown=not as_json and sys.stderr.isatty()) as bar:
+        report = inspect(path, lambda done, total: bar.show(done, total, "instance"))
     if as_json:
         click.echo(json_text({"store": display_name(path), **msgspec.to_builtins(report)}))
     else:

@@ -2,10 +2,11 @@
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -16,7 +17,7 @@ from holdfast.cli.console import count_text, safe
 from holdfast.cli.exits import EXIT_INTERRUPTED
 from holdfast.cli.signals import EarlySignals, Signals, StoppedEarly, end_process, stopping_early
 from holdfast.cli.store_option import StoreName, store_path
-from holdfast.client.client import connect
+from holdfast.client.client import Client, connect
 from holdfast.client.embedded_worker import DEFAULT_MAX_ACTIVITIES, checked_loop_timeout_ms
 from holdfast.client.worker import Worker
 from holdfast.compose import display_name
@@ -24,6 +25,9 @@ from holdfast.core.leases import LOOP_TIMEOUT_MS, WORKER_LEASE_MS
 from holdfast.errors import UsageError
 from holdfast.payloads.limits import LEAST_PAYLOAD_LIMIT_BYTES, MOST_PAYLOAD_LIMIT_BYTES, PAYLOAD_LIMIT_BYTES
 from holdfast.runtime.platform import Platform
+
+if TYPE_CHECKING:
+    from holdfast.cli.metrics import ListenAddress
 
 logger = logging.getLogger("holdfast")
 
@@ -47,6 +51,7 @@ class WorkerRequest:
     path: StoreName
     detect_local_deaths: bool
     payload_limit: int
+    metrics: "ListenAddress | None"
 
 
 def worker(
@@ -58,6 +63,7 @@ def worker(
     loop_timeout: float = LOOP_TIMEOUT_MS / MILLISECONDS,
     drain_timeout: float = DRAIN_SECONDS,
     same_host: bool = True,
+    metrics: str | None = None,
     payload_limit: int = PAYLOAD_LIMIT_BYTES,
     store: str | None = None,
 ) -> None:
@@ -80,6 +86,7 @@ def worker(
                 checked_integer(
                     payload_limit, "--payload-limit", least=LEAST_PAYLOAD_LIMIT_BYTES, most=MOST_PAYLOAD_LIMIT_BYTES
                 ),
+                None if metrics is None else _metrics_address(metrics),
             )
             early.keep()
             code = asyncio.run(_work(request, early))
@@ -111,6 +118,13 @@ def _queues(option: str | None, registry: Registry) -> list[str]:
 def _loop_timeout_seconds(timeout: float) -> float | None:
     timeout_ms = checked_loop_timeout_ms(timeout, "--loop-timeout")
     return None if timeout_ms is None else timeout_ms / MILLISECONDS
+
+
+def _metrics_address(option: str) -> "ListenAddress":
+    from holdfast.cli.metrics import parse_address, require_prometheus  # noqa: PLC0415 - for one option
+
+    require_prometheus()
+    return parse_address(option)
 
 
 async def _work(request: WorkerRequest, early: EarlySignals) -> int:
@@ -145,11 +159,28 @@ async def _serve(request: WorkerRequest, signals: Signals) -> None:
             lease=request.lease_seconds,
             loop_timeout=request.loop_timeout_seconds,
         )
-        async with running:
-            signals.has_begun(running)
-            click.echo(_headline(running, request))
-            _warn_of_unused_queues(request)
-            await running.wait()
+        with _serving_metrics(request, client, running) as url:
+            async with running:
+                signals.has_begun(running)
+                click.echo(_headline(running, request) + (f", metrics at {url}/metrics" if url else ""))
+                _warn_of_unused_queues(request)
+                await running.wait()
+
+
+@contextmanager
+def _serving_metrics(request: WorkerRequest, client: Client, running: Worker) -> Generator[str | None]:
+    """Count from before the start of the worker to its end, and serve the counts if that is asked for."""
+    if request.metrics is None:
+        yield None
+        return
+    from holdfast.cli.metrics import MetricsServer  # noqa: PLC0415 - for one option
+    from holdfast.client.metrics import observe, read_gauges  # noqa: PLC0415
+
+    server = MetricsServer(request.metrics, request.path, observe(client), lambda: read_gauges(running))
+    try:
+        yield server.start()
+    finally:
+        server.stop()
 
 
 def _headline(running: Worker, request: WorkerRequest) -> str:

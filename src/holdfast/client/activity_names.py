@@ -35,6 +35,16 @@ def find_activity(steps: Iterable[StepReport], given: str, instance_id: str) -> 
     return calls[place - 1]
 
 
+def open_names(steps: Iterable[StepReport]) -> list[str]:
+    """The names by which the open activities can be found, each by its shortest."""
+    activities = [step for step in steps if step.recorded.kind == "activity"]
+    found: list[str] = []
+    for name in dict.fromkeys(step.recorded.node or step.recorded.name for step in activities):
+        numbers = [number for number, step in enumerate(_calls_of(activities, name), 1) if step.recorded.is_open]
+        found += [name] if len(numbers) == 1 else [f"{name}{SEPARATOR}{number}" for number in numbers]
+    return found
+
+
 def _calls_of(activities: Sequence[StepReport], name: str) -> list[StepReport]:
     """The calls of a name, oldest first. The nodes of a flow go before activities of the same name."""
     of_node = [step for step in activities if step.recorded.node == name]

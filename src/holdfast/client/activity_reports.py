@@ -33,8 +33,8 @@ class OpenActivity(msgspec.Struct, frozen=True, kw_only=True):
     input: msgspec.Raw
     attempt: int
     idempotency_key: str
-    responses: bool
-    """It is a stream: the executor may send RESPONSE, and completes it without a payload."""
+    responses: int | None
+    """Of a stream, the number of values that earlier attempts delivered. None: the activity takes no RESPONSE."""
     heartbeat_ms: int | None
     start_to_close_ms: int | None
     expires_at_ms: int | None
@@ -80,7 +80,7 @@ def activity_of(offer: OfferRecord) -> OpenActivity:
         input=msgspec.Raw(attempt.input),
         attempt=key.attempt,
         idempotency_key=f"{attempt.instance_id}/{key.number}/{key.execution}/{key.activity}",
-        responses=options.stream is not None,
+        responses=None if options.stream is None else options.stream.delivered,
         heartbeat_ms=options.heartbeat_ms,
         start_to_close_ms=options.start_to_close_ms,
         expires_at_ms=attempt.expires_at_ms,

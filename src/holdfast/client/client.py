@@ -1,7 +1,7 @@
 """The client: starts instances and reads them. Workers may run in this process, in others, or later."""
 
 import warnings
-from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any, Never, Self, TypeVar, TypeVarTuple, overload
@@ -13,17 +13,22 @@ from holdfast.authoring.workflow import AnyWorkflow, BoundWorkflow
 from holdfast.client.embedded_worker import EmbeddedWorker, payload_limit_of
 from holdfast.client.handle import Handle
 from holdfast.client.instance_calls import InstanceCalls, NamedEvent, call_of, refuse_keywords
-from holdfast.client.views.instances import NEWEST, Summary, check_page, summary
+from holdfast.client.restoring import RestoreProgress, RestoreReport, plan_restore, restore
+from holdfast.client.views.instances import NEWEST, check_page, summary
 from holdfast.client.views.overview import QueueView, WorkerView, read_queues, read_workers
 from holdfast.core.admission import IdPolicy, IdPolicyOption
+from holdfast.core.attributes import AttributeValue
 from holdfast.core.checks import parse_enum
 from holdfast.core.lifecycle import InstanceState
 from holdfast.errors import ClientClosed, UsageError
 from holdfast.payloads.limits import PAYLOAD_LIMIT_BYTES
 from holdfast.runtime.platform import Platform
 from holdfast.runtime.session import StoreSession
-from holdfast.storage.contract import Store
+from holdfast.storage.contract import SEARCH, Store
 from holdfast.storage.records import InstanceId
+
+if TYPE_CHECKING:
+    from holdfast.client.search import Count, InstancePage
 
 Ts = TypeVarTuple("Ts")
 R = TypeVar("R")
@@ -88,6 +93,7 @@ class Client:
         deadline: DeadlineOption = ...,
         start_at: StartTime | None = None,
         trace: bool = False,
+        attributes: Mapping[str, AttributeValue] | None = None,
     ) -> Handle[R]: ...
     @overload
     async def start(
@@ -100,6 +106,7 @@ class Client:
         deadline: DeadlineOption = ...,
         start_at: StartTime | None = None,
         trace: bool = False,
+        attributes: Mapping[str, AttributeValue] | None = None,
     ) -> Handle[R]: ...
     @overload
     async def start(
@@ -112,6 +119,7 @@ class Client:
         deadline: DeadlineOption = ...,
         start_at: StartTime | None = None,
         trace: bool = False,
+        attributes: Mapping[str, AttributeValue] | None = None,
     ) -> Handle[Any]: ...
     async def start(  # type: ignore[misc]  # mypy does not see that Any takes what Ts takes
         self,
@@ -123,6 +131,7 @@ class Client:
         deadline: DeadlineOption = ...,
         start_at: StartTime | None = None,
         trace: bool = False,
+        attributes: Mapping[str, AttributeValue] | None = None,
         **arguments: object,
     ) -> Handle[Any]:
         """Start an instance. The same id with the same input is the same instance, however often it is started (G3).
@@ -133,9 +142,11 @@ class Client:
         of the workflow; None means no deadline. `start_at`, a datetime with a time zone, or the seconds or a timedelta
         from now, is the time before which the first turn is not taken; the deadline counts from it. `trace=True` also
         writes a row of `requests` in the state TRACE, in the same commit, for readers of that table (C3).
+        `attributes` are the first values of `hf.attributes`, by which filters find the instance; a start that finds
+        its instance leaves those of that instance as they are (F2).
         """
         self._session.check_usable()
-        refuse_keywords(arguments, workflow, "start", "id, policy, event, deadline, start_at and trace")
+        refuse_keywords(arguments, workflow, "start", "id, policy, event, deadline, start_at, trace and attributes")
         call = call_of(self._registry, workflow, args)
         instance_id = self._checked_id(id)
         started = await self._calls.start(
@@ -147,6 +158,7 @@ class Client:
             is_named=id is not None,
             start_at=start_at,
             trace=trace,
+            attributes=attributes,
         )
         number = started.instance.number
         return Handle(self._calls, instance_id, call.signature, number=number, is_new=started.created)
@@ -202,7 +214,7 @@ class Client:
             )
             number = started.instance.number
             if started.created:
-                waiter.number = number
+                results.assign(waiter, number)
                 close = await waiter.ended()
                 if waiter.ended_number == number:
                     return await calls.result_of(close, instance_id, number, call.signature)
@@ -222,26 +234,62 @@ class Client:
 
     async def list(
         self,
+        filter: str | None = None,  # noqa: A002
         *,
+        order: str = "created",
+        limit: int = 100,
+        cursor: str | None = None,
         state: InstanceState | str | None = None,
         workflow: str | None = None,
-        limit: int = 100,
-        before: int = NEWEST,
+        before: int | None = None,
         status: InstanceState | str | None = None,
-    ) -> Sequence[Summary]:
-        """Instances, newest first, a page at a time: the next page is `before` the last one's number.
+    ) -> "InstancePage":
+        """Instances that match a filter, newest first, a page at a time (F4-F8).
 
-        `status` is the former name of `state` and works in this release only.
+        ``await client.list('state = FAILED and a.customer = "acme" and created > now - 1h')``. The result is a sequence
+        of summaries; its `.cursor`, passed with the same filter and order, gives the next page, and is None at the
+        end. `order` is ``created``, ``closed`` or ``duration``, the last two with a time range in the filter;
+        ``created asc`` begins with the oldest. `state`, `workflow`, `before` and `status` are former parameters, which
+        work in this release only and without a filter.
         """
-        if status is not None:
-            warnings.warn("list(status=...) is called list(state=...)", DeprecationWarning, stacklevel=2)
-            state = status if state is None else state
+        if not (state is None and workflow is None and before is None and status is None):
+            warnings.warn(
+                "list(state=, workflow=, before=) is called list('state = ... and workflow = ...', cursor=...)",
+                DeprecationWarning,
+                stacklevel=2,
+            )
+            if filter is not None or cursor is not None:
+                raise UsageError("list() takes a filter and a cursor, or its former parameters, and not both")
+            wanted = status if state is None else state
+            return await self._list_as_before(wanted, workflow, limit, NEWEST if before is None else before)
+        store = self._calls.store
+        if filter is None and order == "created" and cursor is None and SEARCH not in compose.capabilities_of(store):
+            return await self._list_as_before(None, None, limit, NEWEST)
+        from holdfast.client.search import list_summaries  # noqa: PLC0415 - few processes search
+
+        return await list_summaries(store, filter, order=order, limit=limit, cursor=cursor)
+
+    async def _list_as_before(
+        self, state: InstanceState | str | None, workflow: str | None, limit: int, before: int
+    ) -> "InstancePage":
+        from holdfast.client.search import InstancePage  # noqa: PLC0415 - few processes search
+
         check_page(limit, before)
         if workflow is not None:
             checked_name(workflow, "a workflow")
         wanted = None if state is None else parse_enum(InstanceState, state, "state of an instance")
         records = await self._calls.store.list_instances(before=before, limit=limit, state=wanted, workflow=workflow)
-        return [summary(record) for record in records]
+        return InstancePage((summary(record) for record in records), None)
+
+    async def count(self, filter: str | None = None, *, exact: bool = False) -> "Count":  # noqa: A002
+        """How many instances match a filter (F9): up to 10,000, or with `exact` all, which may take seconds.
+
+        ``Count(at_least=10001, exact=False)`` means more than 10,000. A count that takes longer than 5 seconds raises
+        `SearchTimedOut`.
+        """
+        from holdfast.client.search import count_matches, parse_filter  # noqa: PLC0415 - few processes search
+
+        return await count_matches(self._calls.store, parse_filter(filter), exact=exact)
 
     async def workers(self) -> Sequence[WorkerView]:
         """Every worker that the store knows, in the order of their registration; former ones are kept for a day."""
@@ -250,6 +298,26 @@ class Client:
     async def queues(self) -> Sequence[QueueView]:
         """Every queue that has work or is served by a worker, by name."""
         return await read_queues(self._calls.store)
+
+    # ------------------------------------------------------------ restoring
+
+    async def restored(
+        self, *, force: bool = False, dry_run: bool = False, progress: RestoreProgress | None = None
+    ) -> RestoreReport:
+        """Make the store fit for use after a backup was restored: workers, executors and clients of the lost time after
+        the backup change nothing from then on (R2). Call it before workers start; a second call does no harm.
+
+        `UsageError` while a worker is live; `force=True` ends its lease. `dry_run=True` changes nothing. The report has
+        the steps that were running at the backup, which run again (R3). `progress` receives the number of open
+        instances that are done, and of all.
+        """
+        self._session.check_usable()
+        if self._local.worker is not None:
+            raise UsageError("this client has a worker; call restored() of hf.connect(...), and start workers after it")
+        store = compose.restorable(self._calls.store)
+        if dry_run:
+            return await plan_restore(store, force=force)
+        return await restore(store, self._local.committer, force=force, progress=progress)
 
 
 class Connecting(Coroutine[Any, Any, Client]):

@@ -7,7 +7,6 @@ and its deadlines end an attempt whose program is gone.
 import asyncio
 import os
 import subprocess
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -68,6 +67,8 @@ class CommandLauncher:
         return variables
 
     def _start(self, task: LaunchTask) -> int:
+        import tempfile  # noqa: PLC0415 - slow to import, and few programs start others
+
         with tempfile.TemporaryFile() as given:
             given.write(task.input.encode())
             given.seek(0)

@@ -34,10 +34,11 @@ from holdfast.runtime.session import ENGINE, StoreSession
 from holdfast.runtime.turns.turn_builder import with_started
 from holdfast.runtime.worker import WorkerRuntime
 from holdfast.runtime.worker_context import WorkerOptions
-from holdfast.storage.members.instances import Start
+from holdfast.storage.members.instances import Start, Watch
 from holdfast.storage.members.messages import Deliver
 from holdfast.storage.members.outcomes import Applied, Delivered, Failed, Outcome, Rejected, StartedInstance
 from holdfast.storage.records import InstanceId, InstanceNumber, InstanceRecord
+from holdfast.storage.wakeups import EVERY_CHANGE
 
 if TYPE_CHECKING:
     from holdfast.flows.workflow import FlowWorkflow
@@ -63,6 +64,7 @@ class EmbeddedWorker:
         """The versions of flows that this client has stored."""
         self._unknown: set[str] = set()
         """The workflows for which `_warn_if_unknown` has logged a line."""
+        session.results.watch = self._watch_soon
 
     # ------------------------------------------------------------ life of the worker
 
@@ -139,14 +141,22 @@ class EmbeddedWorker:
         """
         worker = self.worker
         if worker is None:
-            return await self.committer.commit(with_started(start, started))
+            return await self._commit_unstarted(start, started)
         if start.workflow in worker.registry.workflows and start.start_at_ms is None:
             outcome = await (self._start_once if is_named else self._start_with_first_turn)(worker, start, started)
             if outcome is not None:
                 return outcome
-        outcome = await self.committer.commit(with_started(start, started))
+        outcome = await self._commit_unstarted(start, started)
         worker.poll()
         self._warn_if_unknown(worker, start.workflow)
+        return outcome
+
+    async def _commit_unstarted(self, start: Start, started: Started) -> Outcome:
+        """Commit a start without a first turn. Its row names this process, which its end will wake."""
+        watched = msgspec.structs.replace(start, watcher=self._session.name)
+        outcome = await self.committer.commit(with_started(watched, started))
+        if isinstance(outcome, StartedInstance) and outcome.created:
+            self._session.results.set_watched(outcome.instance.number)
         return outcome
 
     async def _start_once(self, worker: WorkerRuntime, start: Start, started: Started) -> Outcome | None:
@@ -218,6 +228,36 @@ class EmbeddedWorker:
                 workflow,
                 ", ".join(sorted(known)) or "none",
             )
+
+    # ------------------------------------------------------------ waiting for instances
+
+    async def watch(self, number: InstanceNumber, *, every_change: bool = False) -> bool:
+        """Let the end of an instance wake this process; with `every_change` also answers and state values.
+
+        Returns False if the instance has ended. If the store cannot be written, the next poll finds the end.
+        """
+        results = self._session.results
+        if self.is_live(number) or (results.is_watched(number) and not every_change):
+            return True
+        prefix = EVERY_CHANGE if every_change else ""
+        outcome = await self.committer.commit(Watch(number=number, watcher=prefix + self._session.name))
+        if isinstance(outcome, Applied):
+            results.set_watched(number)
+        return not isinstance(outcome, Rejected)
+
+    def _watch_soon(self, number: InstanceNumber) -> None:
+        """The same for an instance that this process waits for, and that another worker has now."""
+        results = self._session.results
+
+        def done(outcome: Outcome) -> None:
+            if not isinstance(outcome, Applied):  # it has ended since it was read, or the store cannot be written
+                results.set_watched(number, is_watched=False)
+            if isinstance(outcome, Rejected):
+                results.poll([number])
+
+        if not self.is_live(number):
+            results.set_watched(number)  # before the outcome, so that it is submitted once
+            self.committer.submit(Watch(number=number, watcher=self._session.name), done)
 
     # ------------------------------------------------------------ messages
 

@@ -237,6 +237,7 @@ class Handle(Generic[R_co]):
         changes.
         """
         number = (await self._record()).number
+        await self._calls.local.watch(number, every_change=True)
         async for change in watch(self._calls.store, self._calls.session.changes, number):
             yield change
 

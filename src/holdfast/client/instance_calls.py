@@ -16,8 +16,9 @@ from holdfast.authoring.workflow import BoundWorkflow, Workflow
 from holdfast.client.embedded_worker import EmbeddedWorker
 from holdfast.client.queries import QueryClient
 from holdfast.client.updates import UpdateClient
-from holdfast.compose import open_contract_of
+from holdfast.compose import open_contract_of, search_store_of
 from holdfast.core.admission import EventVerdict, IdPolicy, IdPolicyOption
+from holdfast.core.attributes import AttributeChange, AttributeValue, store_attributes
 from holdfast.core.checks import parse_enum
 from holdfast.core.deadlines import Deadline
 from holdfast.core.history import CancelRequested, EventReceived, Payload, Started
@@ -112,6 +113,7 @@ class InstanceCalls:
         is_named: bool,
         start_at: StartTime | None = None,
         trace: bool = False,
+        attributes: Mapping[str, AttributeValue] | None = None,
     ) -> StartedInstance:
         """Create an instance or find it, by the policy for ids (G3). `is_named`: the caller gave the id.
 
@@ -120,6 +122,9 @@ class InstanceCalls:
         session = self.session
         start_at_ms = checked_start_ms(start_at, session.store.now_ms())
         session.payload_limit.checked(call.encoded, f"{call.name}(): the payload of the arguments")
+        stored = store_attributes(attributes) if attributes else {}
+        if stored:
+            search_store_of(session.store)
         started = Started(
             time_ms=session.store.now_ms(),
             workflow=call.name,
@@ -127,6 +132,7 @@ class InstanceCalls:
             seed=session.platform.providers.seed(),
             input=Payload(msgspec.Raw(call.encoded)),
             flow="" if call.flow is None else await self.local.save_flow(call.flow),
+            attributes=stored or None,
         )
         start = Start(
             id=instance_id,
@@ -139,6 +145,7 @@ class InstanceCalls:
             deadline=deadline,
             key=None if call.flow is None else call.flow.first_key,
             start_at_ms=start_at_ms,
+            attributes=tuple(AttributeChange(name, value) for name, value in stored.items()),
         )
         if trace:
             start = msgspec.structs.replace(start, trace=self._trace_of(start))
@@ -190,8 +197,9 @@ class InstanceCalls:
     async def result(self, instance_id: InstanceId, number: InstanceNumber | None, signature: Signature | None) -> Any:
         """Wait for the end of an instance; see `Handle.result`."""
         results = self.session.results
-        if signature is not None and number is not None and self.local.is_live(number):
-            close = await results.wait(instance_id, number)  # no need to read: it has not ended
+        is_known = signature is not None or not self.registry.workflows  # else its row tells which signature it has
+        if is_known and number is not None and (self.local.is_live(number) or results.is_watched(number)):
+            close = await results.wait(instance_id, number)
             if close is not None and (data := _inline_data(close)) is not None:
                 return self._decoded(instance_id, close.state, data, signature)
         record = await self.record(instance_id, number)
@@ -199,11 +207,20 @@ class InstanceCalls:
         while record.closed_at_ms is None:
             if record.state is InstanceState.BLOCKED:
                 raise WorkflowBlocked(f"{instance_id} is blocked: {record.blocked}")
-            close = await results.wait(instance_id, record.number)
+            close = await self._end_of(instance_id, record.number)
             if close is not None and (data := _inline_data(close)) is not None:
                 return self._decoded(instance_id, close.state, data, signature)
             record = await self.record(instance_id, record.number)
         return self._decoded(instance_id, record.state, await self._outcome(record), signature)
+
+    async def _end_of(self, instance_id: InstanceId, number: InstanceNumber) -> InstanceEnd | None:
+        """Wait for the end of an instance. None if the caller has to read the instance."""
+        results = self.session.results
+        waiter = results.expect(instance_id, number)
+        try:
+            return await waiter.ended() if await self.local.watch(number) else None
+        finally:
+            results.remove(instance_id, waiter)
 
     async def result_of(
         self,
@@ -213,7 +230,7 @@ class InstanceCalls:
         signature: Signature | None,
     ) -> Any:
         """The result of an instance that ended by `close`. It is read if the end is unknown or stored apart."""
-        if close is not None and signature is not None and (data := _inline_data(close)) is not None:
+        if close is not None and (data := _inline_data(close)) is not None:
             return self._decoded(instance_id, close.state, data, signature)
         return await self.result(instance_id, number, signature)
 

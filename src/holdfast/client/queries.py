@@ -101,6 +101,7 @@ class QueryClient:
 
     async def _begun(self, instance_id: InstanceId, number: InstanceNumber | None) -> InstanceRecord:
         """The instance, after the first turn of its execution is committed (G11)."""
+        is_watched = False
         async for _ in self._session.changes.rounds():
             record = await (
                 self._store.find_instance(instance_id) if number is None else self._store.read_instance(number)
@@ -111,6 +112,8 @@ class QueryClient:
                 return record
             if record.state is InstanceState.BLOCKED:
                 raise WorkflowBlocked(f"{instance_id} is blocked: {record.blocked}")
+            if not is_watched:
+                is_watched = await self._local.watch(record.number, every_change=True)
         raise InstanceNotFound(f"no instance has the id {instance_id!r}")
 
     async def _reply(self, record: InstanceRecord, name: str, data: bytes, within: Duration | None) -> Reply:
@@ -151,9 +154,8 @@ class QueryClient:
         seconds: float,
     ) -> Reply | None:
         """Store the query for a worker. None if it is to be stored again, or is not answered within `seconds`."""
-        query_row = QueryRow(
-            id=self._session.platform.providers.unique_text(), number=record.number, name=name, input=data
-        )
+        query_id = f"{self._session.name}:{self._session.platform.providers.unique_text()}"
+        query_row = QueryRow(id=query_id, number=record.number, name=name, input=data)
         kept_ms = LONGEST_KEPT_MS if within is None else checked_duration_ms(within, "timeout") + LATE_MS
         outcome = await self._local.committer.commit(
             AskQuery(query=query_row, expires_at_ms=self._store.now_ms() + kept_ms)

@@ -100,7 +100,10 @@ async def wait_for_request(calls: InstanceCalls, request_id: str, seconds: float
 
 def _difference(request: InsertRequest, found: RequestRecord) -> str | None:
     """The first column of a stored request that differs from a request under the same id."""
-    for name in ("kind", "workflow", "instance_id", "event_name", "input", "policy", "start_at_ms", "manual"):
+    for name in (
+        *("kind", "workflow", "instance_id", "event_name", "input", "policy"),
+        *("start_at_ms", "deadline_after_ms", "manual"),
+    ):
         if getattr(request, name) != getattr(found, name):
             return name
     return None

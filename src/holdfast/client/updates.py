@@ -31,6 +31,7 @@ from holdfast.payloads.failures import Failure, Resolver, describe_error, to_exc
 from holdfast.runtime.session import StoreSession
 from holdfast.storage.members.messages import Deliver
 from holdfast.storage.records import InstanceId, InstanceNumber, InstanceRecord, UpdateRow
+from holdfast.storage.wakeups import EVERY_CHANGE
 
 _failure: Final = msgspec.json.Decoder(Failure)
 _payload: Final = msgspec.json.Decoder(Payload)
@@ -74,7 +75,8 @@ class UpdateClient:
         async with limited(
             within, f"{what} was not answered in time; send it again with id={unique!r} to wait for its reply"
         ):
-            message = Deliver(id=instance_id, number=number, event=event, message_id=unique)
+            watcher = EVERY_CHANGE + session.name
+            message = Deliver(id=instance_id, number=number, event=event, message_id=unique, watcher=watcher)
             delivered = await self._local.deliver(message)
             found = delivered.instance
             if delivered.verdict is EventVerdict.CLOSED:

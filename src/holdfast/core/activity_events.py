@@ -15,6 +15,8 @@ from holdfast.core.lifecycle import ATTEMPT_FINAL, ATTEMPT_TABLE, AttemptEvent, 
 MOST_WAITING: Final = 1_000
 """Rows of one attempt that wait for RUNNING or for a sequence. The next one is refused."""
 TOO_EARLY: Final = "TOO EARLY"
+OTHER_CLAIM: Final = "under another claim"
+"""The end of the refusal of a report whose claim is not the one that took the attempt (A2)."""
 NO_RESPONSES: Final = "the activity takes no responses; declare it with the result AsyncIterator[...]"
 
 
@@ -84,6 +86,8 @@ class CheckedReport(msgspec.Struct, frozen=True, gc=False):
     inserted_at_ms: int = 0
     fault: str | None = None
     """Why the row is refused whatever the state of its attempt: malformed JSON, a value of the wrong type."""
+    is_unread: bool = False
+    """Its values were not read and checked. It may be refused or go on waiting, and is not applied."""
     event_id: str = ""
 
 
@@ -126,7 +130,7 @@ def judge(attempt: OfferedAttempt, report: CheckedReport, *, now_ms: int) -> Rep
         return _judge_after_end(attempt, report)
     if _has_other_claim(attempt, report):
         return _refused(
-            f"the attempt is {state} under another claim"
+            f"the attempt is {state} {OTHER_CLAIM}"
             if report.claim is not None
             else f"the attempt is {state} under a claim, which this event does not give"
         )
@@ -236,7 +240,8 @@ def external_deadline(
         expiring.append(_after(started_at_ms, options.start_to_close_ms))
         if state is _S.CANCELLED_RUNNING:
             silence_ms = SILENCE_AFTER_CANCEL_MS if options.heartbeat_ms is None else options.heartbeat_ms
-            silent_at_ms = (heard_at_ms or started_at_ms or scheduled_at_ms) + silence_ms
+            known = (moment for moment in (heard_at_ms, started_at_ms) if moment is not None)
+            silent_at_ms = next(known, scheduled_at_ms) + silence_ms
             other = max(silent_at_ms, silent_until_ms), AttemptEvent.STOPPED
         else:
             expiring.append(_after(heard_at_ms, options.heartbeat_ms))

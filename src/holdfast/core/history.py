@@ -19,6 +19,8 @@ from typing import ClassVar, Final
 
 import msgspec
 
+from holdfast.core.attributes import StoredAttribute
+
 
 class HistoryEventBase(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="event", kw_only=True, gc=False):
     """An event of a history."""
@@ -75,6 +77,8 @@ class Started(HistoryEventBase, frozen=True, tag="started"):
     """Of a flow: the hash of the definition that the instance runs."""
     payload_limit: int = 0
     """The largest payload in bytes that this execution may produce; 0 if an older release started it."""
+    attributes: dict[str, StoredAttribute] | None = None
+    """The attributes with which it begins: those of the start, or of the execution before this one (F2)."""
 
 
 class ActivityCompleted(HistoryEventBase, frozen=True, tag="activity_completed"):

@@ -18,6 +18,7 @@ from typing import (
 import msgspec
 
 from holdfast.core.activity_options import ActivityOptions
+from holdfast.core.attributes import Attributes, StoredAttribute
 from holdfast.core.children import MOST_PARENTS, ParentClose, child_seed, default_child_id
 from holdfast.core.deadlines import Deadline
 from holdfast.core.queries import Reply
@@ -119,6 +120,8 @@ class RunEffects(msgspec.Struct):
     waits_changed: bool = False
     state_values: dict[str, bytes | None] | None = None
     """State values that changed; None as a value deletes it."""
+    attributes: dict[str, StoredAttribute | None] | None = None
+    """Attributes that changed; None as a value deletes it."""
     children: list[ScheduledChild] = []
     children_asked: list[CancelledChild] = []
     answers: dict[str, Reply | None] | None = None
@@ -129,6 +132,11 @@ class RunEffects(msgspec.Struct):
         """Drop a timer. One that started in this turn never reaches the store."""
         if self.timers_started.pop(number, None) is None:
             self.timers_ended.append(number)
+
+    def set_attribute(self, name: str, value: StoredAttribute | None) -> None:
+        if self.attributes is None:
+            self.attributes = {}
+        self.attributes[name] = value
 
     def set_state_value(self, key: str, value: bytes | None) -> None:
         if self.state_values is None:
@@ -240,6 +248,11 @@ class Run(Protocol):
     @property
     def state_values(self) -> dict[str, bytes]:
         """The encoded state values, and under the empty key the status."""
+        ...
+
+    @property
+    def attributes(self) -> Attributes:
+        """The attributes of the instance, as the code sees them (F2)."""
         ...
 
     def awaits_timer(self, timer: int) -> bool: ...

@@ -13,6 +13,7 @@ import msgspec
 
 from holdfast.core import history as ev
 from holdfast.core.admission import EventPolicy, Mailbox
+from holdfast.core.attributes import Attributes
 from holdfast.core.collation import Digit, Move
 from holdfast.core.flow.definition import CycleAction, WaitAction
 from holdfast.core.flow.graph import GraphEdge
@@ -215,6 +216,11 @@ class FlowRun:
     @property
     def state_values(self) -> dict[str, bytes]:
         """Empty: a flow has no state values."""
+        return {}
+
+    @property
+    def attributes(self) -> Attributes:
+        """Empty: a flow is never continued as new, and its attributes are those of its start."""
         return {}
 
     def awaits_timer(self, timer: int) -> bool:

@@ -71,6 +71,20 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 MOST_BASES: Final = 8
 
 
+class _ErrorType(msgspec.Struct):
+    """The part of a `Failure` that names its type."""
+
+    type: str
+
+
+_error_type: Final = msgspec.json.Decoder(_ErrorType)
+
+
+def error_name(encoded: bytes) -> str:
+    """The type of an encoded failure without its module, by which filters find it (F4)."""
+    return _error_type.decode(encoded).type.rpartition(".")[2]
+
+
 def qualified_name(cls: type) -> str:
     """The name of a type in a `Failure`, by which a resolver finds it."""
     return shorten(f"{cls.__module__}.{cls.__qualname__}", _TYPE_NAME_LIMIT)

@@ -217,9 +217,11 @@ class Signature:
                 f"{self.name}(): the arguments must be a JSON object by name or an array by position: {error}"
             ) from error
         if len(items) > len(self._positional):
+            is_one = len(self._positional) == 1
+            remedy = "an array that is the only argument is in another array: [[...]]" if is_one else "send fewer"
             raise ArgumentError(
-                f"{self.name}{self._signature} takes {len(self._positional)} arguments by position, "
-                f"not {len(items)}; send fewer"
+                f"{self.name}{self._signature} takes {len(self._positional)} argument{'' if is_one else 's'} by "
+                f"position, not {len(items)}; {remedy}"
             )
         return {entry.name: item for entry, item in zip(self._positional, items, strict=False)}
 

@@ -106,7 +106,11 @@ def _is_untouched(loop: WorkflowLoop, output: TurnOutput) -> bool:
     except TurnTooLong:
         return False
     effects = output.effects
-    return not (output.events or output.scheduled or (effects is not None and (effects.sent or effects.state_values)))
+    return not (
+        output.events
+        or output.scheduled
+        or (effects is not None and (effects.sent or effects.state_values or effects.attributes))
+    )
 
 
 def failed_reply(error: BaseException) -> Reply:

@@ -19,6 +19,7 @@ import msgspec
 
 from holdfast.core import history as ev
 from holdfast.core.admission import EventPolicy, Mailbox
+from holdfast.core.attributes import Attributes
 from holdfast.core.deadlines import MILLISECONDS
 from holdfast.core.history import HistoryEvent, Payload
 from holdfast.core.queries import unknown_handler
@@ -39,7 +40,7 @@ from holdfast.replay.loop.loop_swap import swapped_loop
 from holdfast.replay.loop.restricted_loops import ReadOnlyLoop
 from holdfast.replay.loop.tasks import Evicted
 from holdfast.replay.queries import QueryHandlers
-from holdfast.replay.state import WorkflowState
+from holdfast.replay.state import AttributeValues, WorkflowState
 from holdfast.replay.streams import Streams
 from holdfast.replay.updates import Updates
 
@@ -68,6 +69,7 @@ class WorkflowRun:
     """
 
     __slots__ = (
+        "_attributes",
         "_began_at_end",
         "_cancel_reason",
         "_children",
@@ -139,6 +141,7 @@ class WorkflowRun:
         self._events: EventWaits | None = None
         self._children: Children | None = None
         self._state: WorkflowState | None = None
+        self._attributes: AttributeValues | None = None
         self._queries: QueryHandlers | None = None
         self._updates: Updates | None = None
 
@@ -167,6 +170,12 @@ class WorkflowRun:
         if self._state is None:
             self._state = WorkflowState(self.context)
         return self._state
+
+    @property
+    def attribute_values(self) -> AttributeValues:
+        if self._attributes is None:
+            self._attributes = AttributeValues(self.context)
+        return self._attributes
 
     @property
     def queries(self) -> QueryHandlers:
@@ -222,6 +231,10 @@ class WorkflowRun:
     @property
     def state_values(self) -> dict[str, bytes]:
         return {} if self._state is None else self._state.values
+
+    @property
+    def attributes(self) -> Attributes:
+        return {} if self._attributes is None else self._attributes.values
 
     def awaits_timer(self, timer: int) -> bool:
         return self.context.loop.has_timer(timer)
@@ -431,6 +444,8 @@ class WorkflowRun:
         self.depth = started.depth
         if started.kept:
             self.state.restore(started.kept)
+        if started.attributes:
+            self.attribute_values.restore(started.attributes)
         args, kwargs = self._code.signature.decode_arguments(context.data_of(started.input))
         main = context.loop.run_main(self._code.fn(*args, **kwargs))
         self._main = context.loop.create_task(main, name=self._code.name)

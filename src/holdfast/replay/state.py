@@ -1,7 +1,8 @@
 """State values, status and wait conditions of a run. Made when the code first uses one of them.
 
 Replay repeats the assignments of the code, so that the history has none of the values; those of an earlier execution
-come with the start (G4). They are visible outside once the turn is committed (G11).
+come with the start (G4). They are visible outside once the turn is committed (G11). Attributes are kept in the same way
+(F2).
 
 A wait condition suspends a task until a predicate is true. The predicates are evaluated after every step of the
 workflow. A step is one input, applied until the code waits again: replay takes the same steps.
@@ -14,6 +15,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from holdfast.core.attributes import StoredAttribute
 from holdfast.errors import TurnTooLong, UsageError
 from holdfast.replay.context import RunContext
 from holdfast.replay.loop.event_loop import WorkflowLoop
@@ -117,3 +119,28 @@ class WorkflowState:
         self._context.loop.check_evicted()
         self.values.pop(key, None)
         self._context.output.ensure_effects().set_state_value(key, None)
+
+
+class AttributeValues:
+    """The attributes of one run."""
+
+    __slots__ = ("_context", "values")
+
+    def __init__(self, context: RunContext) -> None:
+        self._context = context
+        self.values: dict[str, StoredAttribute] = {}
+        """Changed by `set` and `delete` only."""
+
+    def restore(self, values: Mapping[str, StoredAttribute]) -> None:
+        """Begin with the attributes of the start."""
+        self.values = dict(values)
+
+    def set(self, name: str, value: StoredAttribute) -> None:
+        self._context.loop.check_evicted()
+        self.values[name] = value
+        self._context.output.ensure_effects().set_attribute(name, value)
+
+    def delete(self, name: str) -> None:
+        self._context.loop.check_evicted()
+        self.values.pop(name, None)
+        self._context.output.ensure_effects().set_attribute(name, None)

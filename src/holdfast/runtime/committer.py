@@ -11,13 +11,19 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable, Iterator, Sequence
+from functools import reduce
 from typing import Final, Protocol
 
 from holdfast.background import BackgroundTask, Duty
 from holdfast.errors import StoreError, StoreReplaced, WorkerFenced
+from holdfast.runtime.observing import CommitObserver
 from holdfast.runtime.platform import FaultHook, FaultPoint, SimulatedCrash
 from holdfast.runtime.session import StoreSession
+from holdfast.storage.contract import CLAIMS_APART
+from holdfast.storage.members.attempts import ClaimAttempts
+from holdfast.storage.members.instances import ClaimInstances
 from holdfast.storage.members.member import Member
+from holdfast.storage.members.messages import ClaimQueries
 from holdfast.storage.members.outcomes import (
     Applied,
     Delivered,
@@ -28,7 +34,9 @@ from holdfast.storage.members.outcomes import (
     StartedInstance,
     TerminatedInstance,
 )
+from holdfast.storage.members.row_handling import QueueAttempts
 from holdfast.storage.records import CommitId
+from holdfast.storage.wakeups import Wakeups
 
 MAX_GROUP: Final = 500
 """Members of one transaction. The next group waits for all of them."""
@@ -40,6 +48,9 @@ logger = logging.getLogger("holdfast")
 Done = Callable[[Outcome], None]
 """Receives the outcome of a member."""
 
+CLAIMS: Final = (ClaimInstances, ClaimAttempts, ClaimQueries, QueueAttempts)
+"""Members whose outcome is read from rows that the store finds. They depend on no other member of their group, so they
+may be committed behind it."""
 MAY_CLOSE_OTHERS: Final = (Applied, TerminatedInstance, Delivered, StartedInstance, Expired, HandledRows)
 """Outcomes that name children which were closed in the same commit as their parent."""
 
@@ -83,6 +94,7 @@ class Committer:
         providers = session.platform.providers
         self._new_commit_id = providers.commit_id
         self._elapsed_ms = providers.elapsed_ms
+        self._claims_apart = CLAIMS_APART in getattr(self._store, "capabilities", ())
         self._fault_hook = fault_hook
         self._trouble = session.trouble
         self.outcome_unknown = asyncio.Event()
@@ -160,7 +172,8 @@ class Committer:
 
     async def drain(self) -> None:
         """Wait until every member that was submitted before this call has its outcome."""
-        last = self.groups_decided + bool(self._group) + -(-len(self._waiting) // MAX_GROUP)
+        groups = -(-len(self._waiting) // MAX_GROUP) * (2 if self._claims_apart else 1)
+        last = self.groups_decided + bool(self._group) + groups
         while self.is_writing and self.groups_decided < last:
             if self._decided_signal is None:
                 self._decided_signal = asyncio.get_running_loop().create_future()
@@ -168,8 +181,7 @@ class Committer:
 
     async def _write(self) -> None:
         while self._waiting:
-            self._group = self._waiting[:MAX_GROUP]
-            self._waiting = self._waiting[MAX_GROUP:]
+            self._take_group()
             try:
                 outcomes = await self._commit_group([member for member, _ in self._group])
             except SimulatedCrash:
@@ -183,6 +195,23 @@ class Committer:
             if self._waiting:
                 await asyncio.sleep(0)  # tasks that the outcomes woke may submit members for this group
         self._end_group(is_writing=False)
+
+    def _take_group(self) -> None:
+        """Take the next group from the members that wait.
+
+        A store with `CLAIMS_APART` gets claims in groups of their own. The member that waits longest decides which kind
+        is next, so that neither waits for more than one group of the other.
+        """
+        taken = self._waiting[:MAX_GROUP]
+        later = self._waiting[MAX_GROUP:]
+        if self._claims_apart:
+            is_claim = isinstance(taken[0][0], CLAIMS)
+            kept = [each for each in taken if isinstance(each[0], CLAIMS) is not is_claim]
+            if kept:
+                taken = [each for each in taken if isinstance(each[0], CLAIMS) is is_claim]
+                later = kept + later
+        self._group = taken
+        self._waiting = later
 
     def _fail_group(self, error: BaseException) -> None:
         """The task ends during a commit, so the outcome is unknown. The callers retry."""
@@ -224,11 +253,14 @@ class Committer:
 
     async def _store_group(self, members: list[Member]) -> list[Outcome]:
         hook = self._fault_hook
+        observer = self._session.observer
+        began = 0.0 if observer is None else observer.clock()
         commit_id = CommitId(self._new_commit_id())
         try:
             if hook is not None:
                 hook(FaultPoint.BEFORE_COMMIT, members)
-            outcomes = await self._store.commit(commit_id, members)
+            wakeups: list[Wakeups] = []
+            outcomes = await self._store.commit(commit_id, members, wakeups.append)
             if hook is not None:
                 hook(FaultPoint.AFTER_COMMIT, members)
         except StoreReplaced as error:
@@ -242,21 +274,30 @@ class Committer:
             return [Failed(error=trouble) for _ in members]
         self.groups += 1
         self._trouble.succeeded()
-        self._publish(members, outcomes)
+        if observer is not None:
+            self._observe(observer, members, outcomes, observer.clock() - began)
+        self._publish(outcomes, wakeups)
         return outcomes
 
-    def _publish(self, members: Sequence[Member], outcomes: Sequence[Outcome]) -> None:
+    def _observe(
+        self, observer: CommitObserver, members: Sequence[Member], outcomes: Sequence[Outcome], took_seconds: float
+    ) -> None:
+        """Count a group that is on disk. An error does not concern its members."""
+        try:
+            observer.committed(members, outcomes, took_seconds)
+        except Exception:
+            logger.exception("a commit was not counted in the metrics of this process")
+
+    def _publish(self, outcomes: Sequence[Outcome], wakeups: Sequence[Wakeups]) -> None:
         """Announce a group that is on disk, in this process and to others. Never raises: its members are committed."""
         session = self._session
         try:
             for outcome in outcomes:
                 if isinstance(outcome, MAY_CLOSE_OTHERS) and outcome.ended:
                     for closed in outcome.ended:
-                        session.instance_closed(*closed)
+                        session.instance_closed(closed.id, closed.number)
             session.changes.notify()
-            notifier = session.notifier
-            if notifier is not None and any(member.notifies for member in members):
-                notifier.notify()
+            session.wake_others(reduce(Wakeups.__or__, wakeups, Wakeups()))
         except Exception:
             logger.exception("a commit was not announced; other processes see it at their next poll")
 

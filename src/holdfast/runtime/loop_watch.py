@@ -15,11 +15,12 @@ import asyncio
 import logging
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
 from threading import get_ident
 from types import FrameType
 from typing import Any, Final
+
+import msgspec
 
 from holdfast.core.deadlines import MILLISECONDS
 from holdfast.storage.records import InstanceNumber
@@ -47,8 +48,7 @@ class LoopState(Enum):
     TIMED_OUT = "timed out"
 
 
-@dataclass(frozen=True, slots=True)
-class LoopRules:
+class LoopRules(msgspec.Struct, frozen=True):
     """When an event loop counts as blocked, and how to find the code that blocks it."""
 
     release_after_ms: int

@@ -12,10 +12,11 @@ import random
 import secrets
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Final, Protocol
+
+import msgspec
 
 from holdfast.core.deadlines import MILLISECONDS
 from holdfast.core.leases import WorkerKey
@@ -25,6 +26,7 @@ from holdfast.runtime.watchdog import TURN_LIMIT_MS
 from holdfast.storage.contract import Notifier, OpenableStore, Store
 from holdfast.storage.members.member import Member
 from holdfast.storage.members.workers import Registration
+from holdfast.storage.wakeups import Heard
 
 NANOSECONDS_IN_MS: Final = 1_000_000
 COMMIT_ID_BITS: Final = 62
@@ -62,6 +64,10 @@ class ClockAndIds(Protocol):
     def unique_text(self) -> str:
         """A unique string, for worker keys and instance ids."""
         ...
+
+
+precise_seconds: Final = time.perf_counter
+"""A clock for the durations of metrics, which no decision depends on. It is called twice for each turn."""
 
 
 class SystemClockAndIds:
@@ -135,14 +141,13 @@ class LeaseMaker(Protocol):
     ) -> LeaseLike: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Platform:
+class Platform(msgspec.Struct, frozen=True):
     """The platform of one client and its worker."""
 
-    providers: ClockAndIds = field(default_factory=SystemClockAndIds)
+    providers: ClockAndIds = msgspec.field(default_factory=SystemClockAndIds)
     make_lease: LeaseMaker | None = None
     """Replaces the lease thread of a worker."""
-    make_notifier: Callable[[Path, str, Callable[[], None]], Notifier] | None = None
+    make_notifier: Callable[[Path, str, Heard], Notifier] | None = None
     """Replaces the notifier that a store makes."""
     fault_hook: FaultHook | None = None
     detect_local_deaths: bool = True
@@ -150,7 +155,7 @@ class Platform:
     watch_turns: bool = True
     """Whether the watchdog thread runs. A simulation has no threads, and no code that never awaits."""
 
-    def notifier(self, store: OpenableStore, name: str, heard: Callable[[], None]) -> Notifier:
+    def notifier(self, store: OpenableStore, name: str, heard: Heard) -> Notifier:
         """The notifier of one process: the store's own, unless a test replaces it."""
         if self.make_notifier is not None:
             return self.make_notifier(store.companion_path, name, heard)

@@ -79,11 +79,17 @@ class RunFactory:
             watch_teardown=None if watchdog is None else watchdog.watch_teardown(workflow),
         )
 
-    async def load(self, store: Store, record: InstanceRecord) -> tuple[Run, LoadedInstance]:
-        """A run of a claimed instance, and its rows in the store. `WorkflowBlocked`: it must not run here (G12)."""
+    async def load(
+        self, store: Store, record: InstanceRecord, loaded: LoadedInstance | None = None
+    ) -> tuple[Run, LoadedInstance]:
+        """A run of a claimed instance, and its rows in the store. `WorkflowBlocked`: it must not run here (G12).
+
+        `loaded`: the rows, if they were read already.
+        """
         if record.losses >= MAX_LOST_OWNERS:
             raise WorkflowBlocked(TOOK_DOWN_ITS_OWNERS)
-        loaded = await store.load(record.number, record.execution)
+        if loaded is None:
+            loaded = await store.load(record.number, record.execution)
         try:
             flow = await self.flows.fetch(store, record.workflow, loaded.history, loaded.inbox)
         except StoreError:

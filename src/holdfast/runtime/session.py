@@ -12,8 +12,9 @@ import asyncio
 from asyncio import _get_running_loop
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
+from holdfast.core.leases import WorkerKey
 from holdfast.errors import (
     ClientClosed,
     HoldfastError,
@@ -31,6 +32,10 @@ from holdfast.runtime.platform import Platform
 from holdfast.runtime.signals import ChangeSignal, ResultWaiters, trouble_of
 from holdfast.storage.contract import Notifier, OpenableStore
 from holdfast.storage.records import AttemptKey, InstanceId, InstanceNumber
+from holdfast.storage.wakeups import Wakeup, Wakeups
+
+if TYPE_CHECKING:
+    from holdfast.runtime.observing import CommitObserver
 
 
 class LocalWorker(Protocol):
@@ -40,8 +45,13 @@ class LocalWorker(Protocol):
         """Poll for work: something may have become claimable."""
         ...
 
-    def poll_queries(self) -> None:
-        """Poll for queries of other processes."""
+    @property
+    def key(self) -> WorkerKey | None:
+        """The key under which it owns instances; None while it is not registered."""
+        ...
+
+    def woken(self, wakeup: Wakeup) -> None:
+        """Poll for what another process has made claimable, if this worker can claim it."""
         ...
 
     def poll_contract_rows(self, name: str | None) -> None:
@@ -90,12 +100,16 @@ class StoreSession:
         self.payload_limit = payload_limit or PayloadLimit()
         """The largest payload that the client sends; a worker may have a limit of its own."""
         self.owner = owner
+        self.name = platform.providers.unique_text()
+        """The name by which other processes wake this one."""
         self.trouble = trouble_of(store.companion_path, platform.providers.elapsed_ms)
         self.results = ResultWaiters(store, self.trouble)
         self.changes = ChangeSignal(store)
         self.notifier: Notifier | None = None
         self.worker: LocalWorker | None = None
         """Set while a worker runs in this process."""
+        self.observer: CommitObserver | None = None
+        """Receives what this process commits, for metrics (M1)."""
         self.is_closed = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._generation = generation()
@@ -113,7 +127,7 @@ class StoreSession:
             )
         await self.store.open()
         self._loop = asyncio.get_running_loop()
-        self.notifier = self.platform.notifier(self.store, self.platform.providers.unique_text(), self.notified)
+        self.notifier = self.platform.notifier(self.store, self.name, self.notified)
         self.notifier.open()
 
     def use_open_store(self) -> None:
@@ -211,14 +225,24 @@ class StoreSession:
 
     # ------------------------------------------------------------ changes in the store
 
-    def notified(self) -> None:
-        """Another process has committed: poll for results, changes, work and queries."""
-        self.poll()
+    def notified(self, wakeup: Wakeup) -> None:
+        """Another process has committed something that concerns this one: poll for that."""
+        if wakeup.everything:
+            self.results.poll()
+        elif wakeup.instances:
+            self.results.woken(wakeup.instances)
+        if wakeup.everything or wakeup.instances or wakeup.replies or wakeup.queues:
+            self.changes.notify()
         if self.worker is not None:
-            self.worker.poll_queries()
+            self.worker.woken(wakeup)
+
+    def wake_others(self, wakeups: Wakeups) -> None:
+        """Wake other processes after a commit of this one."""
+        if self.notifier is not None:
+            self.notifier.notify(wakeups.without(self.name, None if self.worker is None else self.worker.key))
 
     def poll(self) -> None:
-        """Poll for results, changes and work."""
+        """Poll for results, changes and work of this process."""
         self.results.poll()
         self.changes.notify()
         self.poll_work()

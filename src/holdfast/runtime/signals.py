@@ -12,10 +12,10 @@ on.
 import asyncio
 import logging
 import threading
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -29,18 +29,24 @@ from holdfast.payloads.failures import Failure
 from holdfast.storage.contract import IN_MEMORY, OpenableStore
 from holdfast.storage.members.attempts import Completion, OpenNextAttempt
 from holdfast.storage.members.turns import InstanceEnd
-from holdfast.storage.records import AttemptRecord, InstanceId, InstanceNumber
+from holdfast.storage.records import AttemptRecord, InstanceId, InstanceNumber, InstanceRecord
 
 POLL_SECONDS: Final = 1.0
 """The period of the poll for commits whose notification was lost."""
 POLL_PAUSE_SECONDS: Final = 0.005
 """The pause between two polls that notifications cause, so that a busy store does not keep its readers busy."""
+RESULTS_PAUSE_SECONDS: Final = 0.002
+"""The least time from one read of ended instances to the next; ends that are announced meanwhile share a read."""
 ROUNDS_WITHOUT_PAUSE: Final = 3
 """The first rounds of a reader, which have no pause."""
 PERIOD_MS: Final = 60_000
 """The time between two lines about the same error."""
 QUIET_MS: Final = 5_000
 """An outage ends with a successful write, if the store has not failed for so long."""
+MOST_REMEMBERED: Final = 10_000
+"""Instances that are remembered as watched. For one that was dropped another `Watch` is committed."""
+READ_BATCH: Final = 500
+"""Awaited instances in one read."""
 FAILED: Final = "holdfast_failed"
 """The attribute of a log record about a failure: `attempt` or `instance`."""
 LONGEST_MESSAGE: Final = 1_000
@@ -48,6 +54,12 @@ LONGEST_MESSAGE: Final = 1_000
 
 
 logger = logging.getLogger("holdfast")
+Item = TypeVar("Item")
+
+
+def batched(items: Sequence[Item], size: int) -> Iterator[Sequence[Item]]:
+    """The items in batches of at most `size`."""
+    return (items[at : at + size] for at in range(0, len(items), size))
 
 
 def give_up(future: "asyncio.Future[Any]", error: Exception | None) -> None:
@@ -62,6 +74,21 @@ def give_up(future: "asyncio.Future[Any]", error: Exception | None) -> None:
 class PollSignal(asyncio.Event):
     """Wakes the one loop that polls the store. A signal that is set while the loop polls makes it poll once more."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_for_messages = False
+        """It was set only because instances of this worker have messages: nothing is to be claimed."""
+
+    def set(self) -> None:
+        self.is_for_messages = False
+        super().set()
+
+    def set_for_messages(self) -> None:
+        """Wake the loop for messages in the inboxes of live instances."""
+        if not self.is_set():
+            self.is_for_messages = True
+            super().set()
+
     async def wait_within(self, seconds: float) -> None:
         """Return when the signal is set, at most `seconds` later."""
         with suppress(TimeoutError):
@@ -74,8 +101,9 @@ class ChangeSignal:
 
     def __init__(self, store: OpenableStore) -> None:
         self._store = store
-        self._waiting: dict[asyncio.Future[None], None] = {}
-        """In the order of their arrival, so that a simulation wakes them in the same order in every run."""
+        self._waiting: dict[asyncio.Future[None], float] = {}
+        """With the seconds between two polls that each asks for, in the order of their arrival: a simulation wakes them
+        in the same order in every run."""
         self._polling = BackgroundTask(Duty.CHANGES, self._poll)
 
     def notify(self) -> None:
@@ -90,12 +118,12 @@ class ChangeSignal:
         for waiting in self._waiting:
             give_up(waiting, error)
 
-    async def rounds(self) -> AsyncGenerator[None]:
-        """Yield when the caller is to read the store: at once, and after every change."""
+    async def rounds(self, poll_seconds: float = POLL_SECONDS) -> AsyncGenerator[None]:
+        """Yield when the caller is to read the store: at once, after every change, and at every poll."""
         rounds = 0
         while True:
             waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiting[waiting] = None  # before the caller reads, so that no change is missed
+            self._waiting[waiting] = poll_seconds  # before the caller reads, so that no change is missed
             try:
                 yield
                 self._polling.start()
@@ -107,13 +135,23 @@ class ChangeSignal:
                 await asyncio.sleep(POLL_PAUSE_SECONDS)
 
     async def _poll(self) -> None:
-        """Wake all readers once a second, as long as there are any."""
-        await asyncio.sleep(POLL_SECONDS)
+        """Wake all readers at the shortest interval that one of them asks for, as long as there are any."""
         while self._waiting:
+            await asyncio.sleep(min(self._waiting.values()))
             with suppress(StoreError):  # the readers raise it as well
                 await self._store.check_files()
             self.notify()
-            await asyncio.sleep(POLL_SECONDS)
+
+
+def _remember(numbers: dict[InstanceNumber, None], number: InstanceNumber, most: int = MOST_REMEMBERED) -> None:
+    """Add a number, and drop the oldest ones above the limit."""
+    numbers[number] = None
+    while len(numbers) > most:
+        del numbers[next(iter(numbers))]
+
+
+def ignore_instance(_: InstanceNumber) -> None:
+    """Receive an instance that the caller does not watch."""
 
 
 class ResultWaiter:
@@ -150,6 +188,14 @@ class ResultWaiters:
         self._waiting: dict[InstanceId, list[ResultWaiter]] = {}
         self._polling = BackgroundTask(Duty.RESULTS, self._run)
         self._wake = asyncio.Event()
+        self._woken: set[InstanceNumber] | None = set()
+        """The instances to read in the next round; None: all that are waited for."""
+        self._early: dict[InstanceNumber, None] = {}
+        """Instances that ended before a waiter had their number, the newest last."""
+        self._watched: dict[InstanceNumber, None] = {}
+        """Instances whose row has the name of this process, so that their end wakes it, the newest last."""
+        self.watch: Callable[[InstanceNumber], None] = ignore_instance
+        """Writes the name of this process into the row of an instance that is waited for and runs elsewhere."""
 
     def ended(self, instance_id: InstanceId, number: InstanceNumber, close: InstanceEnd | None = None) -> None:
         """An instance ended or was blocked. `close` is given if it ended by a turn of this process."""
@@ -157,13 +203,45 @@ class ResultWaiters:
             if waiter.number == number or (waiter.number is None and close is not None):
                 waiter.set_result(number, close)
 
-    def poll(self) -> None:
-        """Read the awaited instances soon: another process may have ended one."""
+    def poll(self, numbers: Collection[InstanceNumber] | None = None) -> None:
+        """Read awaited instances soon, all or these: another process may have ended one."""
+        if numbers is None:
+            self._woken = None
+        elif self._woken is not None:
+            self._woken.update(numbers)
         self._wake.set()
 
+    def woken(self, numbers: Collection[InstanceNumber]) -> None:
+        """Another process has ended these instances. A waiter may get its number later (`assign`)."""
+        for number in numbers:
+            _remember(self._early, number)
+        self.poll(numbers)
+
+    def is_watched(self, number: InstanceNumber) -> bool:
+        """Whether the end of an instance wakes this process."""
+        return number in self._watched
+
+    def set_watched(self, number: InstanceNumber, *, is_watched: bool = True) -> None:
+        """Note whether the row of an instance has the name of this process."""
+        if is_watched:
+            _remember(self._watched, number, max(MOST_REMEMBERED, 2 * len(self._waiting)))
+        else:
+            self._watched.pop(number, None)
+
+    def assign(self, waiter: ResultWaiter, number: InstanceNumber) -> None:
+        """Set the number of a waiter whose instance was started. The end may have been announced before."""
+        waiter.number = number
+        if number in self._early:
+            self.poll([number])
+
     async def wait(self, instance_id: InstanceId, number: InstanceNumber) -> InstanceEnd | None:
-        """Wait until the instance may have ended. Returns how it ended; if None, the caller reads the store."""
+        """Wait until the instance may have ended. Returns how it ended; if None, the caller reads the store.
+
+        An instance that runs elsewhere may have ended before: it is read at once, together with others.
+        """
         waiter = self.expect(instance_id, number)
+        if number in self._watched:
+            self.poll([number])
         try:
             return await waiter.ended()
         finally:
@@ -174,6 +252,8 @@ class ResultWaiters:
         waiter = ResultWaiter(number)
         self._waiting.setdefault(instance_id, []).append(waiter)
         self._polling.start()
+        if number is not None and number in self._early:  # announced while the caller read the instance
+            self.poll([number])
         return waiter
 
     def remove(self, instance_id: InstanceId, waiter: ResultWaiter) -> None:
@@ -193,28 +273,51 @@ class ResultWaiters:
         self._waiting.clear()
 
     async def _run(self) -> None:
+        """Read the instances that wake-ups name, and once a second all: a wake-up may be lost."""
+        loop = asyncio.get_running_loop()
+        all_at = loop.time() + POLL_SECONDS
         while True:
             with suppress(TimeoutError):
-                async with asyncio.timeout(POLL_SECONDS):
+                async with asyncio.timeout_at(all_at):
                     await self._wake.wait()
+            began = loop.time()
+            woken = self._woken
+            if began >= all_at or woken is None:
+                woken = None
+                all_at = began + POLL_SECONDS
+            self._woken = set()
             self._wake.clear()  # before the reads: a later signal starts another round
             try:
-                await self._poll_waiting()
+                await self._poll_waiting(woken)
             except StoreReplaced as error:
                 self.stop(error)
                 return
             except Exception as error:  # noqa: BLE001 - the waiters wait for the next round
                 self._trouble.log("polling for results failed and is retried", error)
-            await asyncio.sleep(POLL_PAUSE_SECONDS)
+            await asyncio.sleep(max(0.0, began + RESULTS_PAUSE_SECONDS - loop.time()))
 
-    async def _poll_waiting(self) -> None:
+    async def _poll_waiting(self, woken: Collection[InstanceNumber] | None) -> None:
+        """Read the instances that are waited for in batches, all or those of `woken`."""
         await self._store.check_files()
-        wanted = {(instance_id, waiter.number) for instance_id, each in self._waiting.items() for waiter in each}
-        for instance_id, number in wanted:
-            if number is not None:
-                record = await self._store.read_instance(number)
-                if record is None or record.closed_at_ms is not None or record.blocked is not None:
-                    self.ended(instance_id, number)
+        wanted = {
+            waiter.number: instance_id
+            for instance_id, each in self._waiting.items()
+            for waiter in each
+            if waiter.number is not None and (woken is None or waiter.number in woken)
+        }
+        for numbers in batched(sorted(wanted), READ_BATCH):
+            found = {record.number: record for record in await self._store.read_instances(numbers)}
+            for number in numbers:
+                self._found(wanted[number], number, found.get(number))
+
+    def _found(self, instance_id: InstanceId, number: InstanceNumber, record: InstanceRecord | None) -> None:
+        if record is None or record.blocked is not None:
+            self.ended(instance_id, number)
+        elif record.closed_at_ms is not None:
+            end = None if record.outcome is None else InstanceEnd(state=record.state, outcome=record.outcome)
+            self.ended(instance_id, number, end)
+        elif number not in self._watched:
+            self.watch(number)
 
 
 # ---------------------------------------------------------------- the log

@@ -42,6 +42,7 @@ from holdfast.runtime.worker_context import WorkerContext, WorkerOptions
 from holdfast.runtime.worker_lease import BEATS_PER_LEASE, WorkerLease
 from holdfast.storage.members.workers import Registration
 from holdfast.storage.records import AttemptKey, InstanceNumber
+from holdfast.storage.wakeups import Wakeup
 
 logger = logging.getLogger("holdfast")
 
@@ -66,6 +67,7 @@ class WorkerRuntime:
         self._registration: Registration
         """Set by `start`, when the registry is checked."""
         self._work = PollSignal()
+        self._queues = frozenset((*options.queues, *options.launchers))
         self.lease = WorkerLease(session, self._current_registration, lease_ms=options.lease_ms, events=self)
         self.committer = Committer(session, self.lease, session.platform.fault_hook)
         limit = options.payload_limit or session.payload_limit
@@ -242,9 +244,29 @@ class WorkerRuntime:
         """Something may have become claimable."""
         self._work.set()
 
-    def poll_queries(self) -> None:
-        """Other processes may have put queries into the store."""
-        self.query_service.poll()
+    @property
+    def key(self) -> WorkerKey | None:
+        """The key under which it owns instances."""
+        return self.lease.key if self.lease.is_registered else None
+
+    def woken(self, wakeup: Wakeup) -> None:
+        """Poll for what another process has made claimable, if this worker can claim it.
+
+        Without a free slot attempts are a backlog: the next free slot polls for them.
+        """
+        names = self.registry.workflows.keys()
+        if wakeup.everything or not names.isdisjoint(wakeup.workflows):
+            self._work.set()
+        elif not self._queues.isdisjoint(wakeup.queues):
+            if self.slots.free > 0 or not self._options.launchers.keys().isdisjoint(wakeup.queues):
+                self._work.set()
+            else:
+                self.slots.note_backlog(has_backlog=True)
+        key = self.key
+        if key in wakeup.owners:
+            self._work.set_for_messages()
+        if wakeup.everything or key in wakeup.queries or not names.isdisjoint(wakeup.queries):
+            self.query_service.poll()
 
     def poll_contract_rows(self, name: str | None) -> None:
         """Rows of the open contract may have been inserted, with this name or any."""

@@ -1,7 +1,5 @@
 """The parts that all other parts of one worker share, and the options that a worker is made with."""
 
-from dataclasses import dataclass
-
 import msgspec
 
 from holdfast.authoring.launcher import Launcher
@@ -29,8 +27,7 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The launchers of external activities, by queue."""
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerContext:
+class WorkerContext(msgspec.Struct, frozen=True):
     """Made once for each worker."""
 
     session: StoreSession

@@ -103,6 +103,11 @@ class WorkerLease:
         return self._holder is not None and self._holder is not self._lost
 
     @property
+    def is_beating(self) -> bool:
+        """Whether the thread of the heartbeats runs. Any thread may call it."""
+        return self._holder is not None and bool(getattr(self._holder, "is_alive", True))
+
+    @property
     def fenced_at_ms(self) -> float:
         """W7: when the lease ends by this process's own clock. Without a key there is no lease to lose."""
         return math.inf if self._holder is None else self._holder.fenced_at_ms
@@ -262,6 +267,10 @@ class LeaseThread:
         """Send no more heartbeats, and wait for the thread."""
         self._stop.set()
         await asyncio.to_thread(self._thread.join)
+
+    @property
+    def is_alive(self) -> bool:
+        return self._thread.is_alive
 
     def stop_beating(self) -> None:
         """Send no more heartbeats, without waiting for the thread."""

@@ -97,7 +97,8 @@ def end_by_loss(attempt: AttemptRecord, *, now_ms: int, is_clean: bool = False) 
     options = decode_options(attempt.options)
     losses = attempt.losses + (0 if is_clean else 1)
     decision = after_loss(losses=losses, rerun_after_loss=options.rerun_after_loss, max_losses=options.max_losses)
-    message = f"worker {attempt.owner} was lost while {attempt.name} ran"
+    who = f"worker {attempt.owner}" if attempt.owner is not None else "the executor"
+    message = f"{who} was lost while {attempt.name} ran"
     if isinstance(decision, NoRetry):
         message = f"{message}, and it is not run again: {decision.reason}"
     data = _encode(Failure(type="holdfast.errors.WorkerLost", message=message))
@@ -153,6 +154,7 @@ def _again(
             details=attempt.details,
             is_external=options.external is not None,
         ),
+        attempt=attempt,
     )
 
 
@@ -186,6 +188,7 @@ def _final(attempt: AttemptRecord, failure: bytes | None, event: AttemptEvent, n
         event=answer,
         failure=failure,
         values=None if stream is None else values_delivered(stream.delivered, attempt.ledger),
+        attempt=attempt,
     )
 
 

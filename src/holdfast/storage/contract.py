@@ -26,11 +26,11 @@ Ids of old commits and keys of dead workers are kept for a limited time. Any wor
 """
 
 import os
-import tempfile
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import Final, Protocol, cast
+from typing import TYPE_CHECKING, Final, Protocol, cast
 
+from holdfast.core.attributes import StoredAttribute
 from holdfast.core.leases import Heartbeat, HeartbeatReply, WorkerKey
 from holdfast.core.lifecycle import InstanceState
 from holdfast.errors import StoreError
@@ -48,8 +48,10 @@ from holdfast.storage.records import (
     InstanceNumber,
     InstanceRecord,
     LoadedInstance,
+    NextDue,
     NoteRow,
     OfferRecord,
+    OpenCount,
     OwnedRows,
     ParentAndChildren,
     QueueRow,
@@ -57,11 +59,17 @@ from holdfast.storage.records import (
     ReportRow,
     RequestRecord,
     RequestRow,
+    RestoreCounts,
     RowPage,
     UpdateRow,
     WorkerLoad,
     WorkerRow,
 )
+from holdfast.storage.wakeups import Heard, Notify, Wakeups, ignore_wakeups
+
+if TYPE_CHECKING:  # imported by the first search
+    from holdfast.core.filters import Filter
+    from holdfast.storage.search import FoundInstance, SearchQuery
 
 
 class Store(Protocol):
@@ -80,8 +88,16 @@ class Store(Protocol):
         `ClientClosed`."""
         ...
 
-    async def commit(self, commit_id: CommitId, members: Sequence[Member]) -> list[Outcome]:
-        """Write a group; several calls may run at once. Outcomes are in the order of members."""
+    async def commit(
+        self, commit_id: CommitId, members: Sequence[Member], notify: Notify = ignore_wakeups
+    ) -> list[Outcome]:
+        """Write a group; several calls may run at once. Outcomes are in the order of members.
+
+        When the group is on disk, `notify` is called with its wake-ups, in the event loop of the caller: the workers
+        that can claim what it made claimable, the owners of instances with new messages, and the processes that wait
+        for an instance which it ended (`storage.wakeups`). A store that cannot tell wakes all processes for everything.
+        `notify` is not called for a group that raises.
+        """
         ...
 
     async def was_committed(self, commit_id: CommitId) -> bool:
@@ -104,12 +120,20 @@ class Store(Protocol):
         """The instance of a number. Numbers are never reused (G1)."""
         ...
 
+    async def read_instances(self, numbers: Collection[InstanceNumber]) -> list[InstanceRecord]:
+        """The instances of these numbers, in any order. Unknown numbers are left out."""
+        ...
+
     async def count_earlier(self, instance_id: InstanceId) -> int:
         """The number of earlier instances of an id."""
         ...
 
     async def load(self, number: InstanceNumber, execution: int) -> LoadedInstance:
         """Everything that a turn of an instance needs."""
+        ...
+
+    async def load_many(self, executions: Sequence[tuple[InstanceNumber, int]]) -> list[LoadedInstance]:
+        """The same for several instances, in their order. Over a network it takes as long as for one."""
         ...
 
     async def read_history(self, number: InstanceNumber, execution: int) -> list[HistoryRow]:
@@ -199,10 +223,10 @@ class Store(Protocol):
         """Open instances whose deadline has passed, or the grace that followed it."""
         ...
 
-    async def next_due_ms(
+    async def next_due(
         self, *, workflows: Sequence[str], queues: Sequence[str], names: Sequence[str], after_ms: int = -1
-    ) -> int | None:
-        """The next time after `after_ms` at which something becomes claimable, available or overdue by itself.
+    ) -> NextDue:
+        """The next times after `after_ms` at which something becomes claimable, available or overdue by itself.
 
         Only instances of these workflows count, and attempts of these activities in these queues: this worker polls for
         no others. The deadline of any attempt and of any instance counts.
@@ -269,8 +293,8 @@ class Notifier(Protocol):
         """Stop listening."""
         ...
 
-    def notify(self) -> None:
-        """Notify other processes: a group was committed that may concern them."""
+    def notify(self, wakeups: Wakeups) -> None:
+        """Wake other processes: a group was committed that concerns them. It does not wait."""
         ...
 
 
@@ -313,9 +337,9 @@ class OpenableStore(Store, Protocol):
         """The folder in which workers of one machine write which instance they run, to be read after a crash (G12)."""
         ...
 
-    def make_notifier(self, name: str, heard: Callable[[], None]) -> Notifier:
-        """Make the notifier of one client. It calls `heard`, in the event loop in which it was opened, when another
-        process has notified."""
+    def make_notifier(self, name: str, heard: Heard) -> Notifier:
+        """Make the notifier of one client, under whose name other processes wake it. It calls `heard`, in the event
+        loop in which it was opened, with the wake-ups of other processes."""
         ...
 
     async def check_files(self) -> None:
@@ -336,7 +360,7 @@ class NullNotifier:
     def close(self) -> None:
         """Nothing was opened."""
 
-    def notify(self) -> None:
+    def notify(self, wakeups: Wakeups) -> None:
         """No process is notified."""
 
     def watch_rows(self, inserted: Callable[[str | None], None] | None) -> None:
@@ -347,6 +371,12 @@ class NullNotifier:
 
     def offered(self, queues: Collection[str]) -> None:
         """No client is notified."""
+
+
+def _temporary_folder() -> Path:
+    import tempfile  # noqa: PLC0415 - slow to import, and a SQLite file does not need it
+
+    return Path(tempfile.gettempdir())
 
 
 class StoreDefaults:
@@ -362,14 +392,14 @@ class StoreDefaults:
     @property
     def companion_path(self) -> Path:
         """A path that no other store object has. No file is made there."""
-        return Path(tempfile.gettempdir()) / f"holdfast-{os.getuid()}-{id(self):x}"
+        return _temporary_folder() / f"holdfast-{os.getuid()}-{id(self):x}"
 
     @property
     def crash_marker_folder(self) -> Path:
         """One folder for all stores of a user: the file in it has the key of a worker, which is unique."""
-        return Path(tempfile.gettempdir()) / f"holdfast-{os.getuid()}-turns"
+        return _temporary_folder() / f"holdfast-{os.getuid()}-turns"
 
-    def make_notifier(self, name: str, heard: Callable[[], None]) -> Notifier:
+    def make_notifier(self, name: str, heard: Heard) -> Notifier:
         """A notifier that notifies no process."""
         del name, heard
         return NullNotifier()
@@ -385,9 +415,75 @@ class StoreDefaults:
 RAW_TABLES: Final = "raw_tables"
 """The capability of a store with a method `open_tables()`, which returns its tables for `verify`."""
 
+CLAIMS_APART: Final = "claims_apart"
+"""The capability of a store that writes claims in another way than turns, so that a claim would slow down its whole
+group. The engine gives it groups with claims only, and groups without claims."""
+
 OPEN_CONTRACT: Final = "open_contract"
 """The capability of a store with the tables of the open contract (C2-C4): it implements `OpenContractStore` and applies
 the members of `members.contract_rows`."""
+
+
+SEARCH: Final = "search"
+"""The capability of a store that has attributes and searches by filters (F): it implements `SearchStore`, and writes
+the attributes of `Start` and `TurnEffects`, and `InstanceEnd.error`. Any other store ignores them."""
+
+
+class SearchStore(OpenableStore, Protocol):
+    """A store with the capability `SEARCH`. A search sees every group that was acknowledged before it began (F6)."""
+
+    async def search(self, query: "SearchQuery") -> "list[FoundInstance]":
+        """A page of instances. `FilterTooBroad` and `SearchTimedOut` bound what it reads (F8, F9)."""
+        ...
+
+    async def count_found(self, found: "Filter | None", limit: int) -> int:
+        """How many instances match a filter without relative times, up to `limit`."""
+        ...
+
+    async def read_attributes(self, number: InstanceNumber) -> dict[str, StoredAttribute]:
+        """The committed attributes of an instance, by name."""
+        ...
+
+    async def read_secret(self, name: str) -> bytes:
+        """A key of this store; `cursors` is the one that signs cursors (F7)."""
+        ...
+
+
+def searchable(store: Store) -> SearchStore | None:
+    """The store itself, if it has attributes and searches by filters."""
+    return cast("SearchStore", store) if SEARCH in getattr(store, "capabilities", ()) else None
+
+
+RESTORE: Final = "restore"
+"""The capability of a store that can be made fit for use after a backup was restored (R2): it implements
+`RestorableStore` and applies the members of `members.restoring`."""
+
+
+class RestorableStore(OpenableStore, Protocol):
+    """A store with the capability `RESTORE`."""
+
+    async def running_attempts(self, *, after: AttemptKey | None, limit: int) -> list[AttemptRecord]:
+        """The next `limit` attempts that are RUNNING or CANCELLED_RUNNING behind a key, in the order of their keys.
+
+        They have the ids and the workflows of their instances.
+        """
+        ...
+
+    async def count_restored(self) -> RestoreCounts:
+        """The rows that the members of a restore change."""
+        ...
+
+
+COUNTS: Final = "counts"
+"""The capability of a store that counts its open instances for metrics: it implements `CountingStore`."""
+
+
+class CountingStore(OpenableStore, Protocol):
+    """A store with the capability `COUNTS`."""
+
+    async def count_open(self, limit: int) -> list[OpenCount]:
+        """The open instances by workflow and state, at most `limit` pairs, the largest numbers first."""
+        ...
 
 
 class OpenContractStore(OpenableStore, Protocol):
@@ -396,12 +492,17 @@ class OpenContractStore(OpenableStore, Protocol):
     A text of a client that is too long, or not UTF-8, is never read as a whole: the row has a `fault`.
     """
 
+    async def has_new_rows(self) -> bool:
+        """Whether there are NEW requests or reports, of any name: a cheap read for polls."""
+        ...
+
     async def new_requests(
         self, workflows: Sequence[str], *, limit: int, largest: int, after: int = 0
     ) -> RowPage[RequestRow]:
         """The next `limit` NEW requests behind a row: starts of these workflows, and all that need no workflow.
 
-        An input above `largest` bytes is not read. Requests for other workflows are counted.
+        An input above `largest` bytes is not read. A page ends early when its inputs are large, so that memory and the
+        time of one page are bounded. Requests for other workflows are counted.
         """
         ...
 
@@ -410,12 +511,16 @@ class OpenContractStore(OpenableStore, Protocol):
     ) -> RowPage[ReportRow]:
         """The next `limit` NEW reports behind a row: about attempts of these activities, and about unknown exec ids.
 
-        WAITING rows of the same attempts are returned, too. Reports about other activities are counted.
+        WAITING rows of the same attempts are returned, too. A page ends early when its values are large. Reports about
+        other activities are counted.
         """
         ...
 
     async def reports_of(self, exec_id: str, *, limit: int, largest: int) -> list[ReportRow]:
-        """The NEW and WAITING reports of one offer, oldest first."""
+        """The NEW and WAITING reports of one offer, oldest first.
+
+        Of large values, those of NEW rows are read before those of WAITING rows; the rest is unread.
+        """
         ...
 
     async def current_offer(self, key: AttemptKey) -> str | None:

@@ -21,7 +21,7 @@ from holdfast.core.history import (
 )
 from holdfast.core.lifecycle import INSTANCE_FINAL, InstanceEvent, InstanceState, next_state
 from holdfast.errors import DeadlineExceeded
-from holdfast.payloads.failures import Failure, qualified_name
+from holdfast.payloads.failures import Failure, error_name, qualified_name
 from holdfast.storage.records import DeadlineRecord, InstanceRecord
 
 REPLACED: Final = "its id was started again, and the policy was terminate_existing"
@@ -91,6 +91,11 @@ def outcome_of(ended: ExternalEnd) -> bytes:
     if isinstance(ended, DeadlinePassed):
         return _encode(ended.failure)
     return _encode(Payload(msgspec.Raw(_encode(ended.reason or None))))
+
+
+def error_of(ended: ExternalEnd) -> str | None:
+    """The type of the error, if the instance ended as FAILED (F4)."""
+    return error_name(bytes(ended.failure.data)) if isinstance(ended, DeadlinePassed) else None
 
 
 def parent_end_of(ended: ExternalEnd) -> ParentEnd:

@@ -203,6 +203,23 @@ class HistoryRow(Record, frozen=True):
     events: bytes
 
 
+class NextDue(Record, frozen=True):
+    """When the next rows become due that a worker could act on; None: none will by itself."""
+
+    expiry_ms: int | None
+    """The deadline of any attempt or instance."""
+    instance_ms: int | None
+    """An instance of its workflows becomes claimable."""
+    attempt_ms: int | None
+    """An attempt of its activities and queues becomes available."""
+
+    @property
+    def earliest_ms(self) -> int | None:
+        """The earliest of the three."""
+        times = (self.expiry_ms, self.instance_ms, self.attempt_ms)
+        return min((time for time in times if time is not None), default=None)
+
+
 class LoadedInstance(Record, frozen=True):
     """Everything that a worker needs to load an instance."""
 
@@ -278,6 +295,21 @@ class QueueRow(Record, frozen=True):
     """When the oldest of the `ready` attempts became available."""
 
 
+class OpenCount(Record, frozen=True):
+    """The number of open instances of a workflow in one state."""
+
+    workflow: str
+    state: InstanceState
+    instances: int
+
+
+class RestoreCounts(Record, frozen=True):
+    """The open instances, and the open external attempts."""
+
+    instances: int
+    external_attempts: int
+
+
 class Parent(Record, frozen=True):
     """The parent of an instance, and the step that started it."""
 
@@ -346,6 +378,8 @@ class ReportRow(Record, frozen=True):
     key: AttemptKey | None = None
     name: str | None = None
     fault: str | None = None
+    is_unread: bool = False
+    """Its values were not read, because those of the rows before it are large."""
 
 
 class RowPage(Record, Generic[RowT], frozen=True):
@@ -357,6 +391,10 @@ class RowPage(Record, Generic[RowT], frozen=True):
     """The number of those that it cannot."""
     last_row: int | None = None
     """The last of all; None if there was none."""
+    has_more: bool = False
+    """Whether there may be more rows behind the last one."""
+    has_unread: bool = False
+    """Whether values of these rows were not read. The rows are read again from the first one."""
 
 
 class RequestRecord(Record, frozen=True):

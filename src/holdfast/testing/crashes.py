@@ -303,7 +303,7 @@ class CrashingWorkers(EmbeddedWorker):
         store = self._session.store
         if read_at_once(store.expired_attempts(1)):
             return store.now_ms()
-        return read_at_once(worker.claimer.next_due_ms(worker.claimer.polled_at_ms))
+        return read_at_once(worker.claimer.next_due_ms())
 
 
 class RetryingCommitter(Committer):

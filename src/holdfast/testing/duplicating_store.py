@@ -23,6 +23,7 @@ from holdfast.storage.relational.transaction import Row
 from holdfast.storage.sqlite.files import StoreFiles
 from holdfast.storage.sqlite.store import SqliteStore
 from holdfast.storage.sqlite.writer import SqliteWriter
+from holdfast.storage.wakeups import Notify, ignore_wakeups
 from holdfast.testing.crashes import NameOf, Where, names_in
 
 Value = TypeVar("Value")
@@ -50,9 +51,11 @@ class RedeliveringStore(SqliteStore):
         self.violations = []
         self.name_of = name_of
 
-    async def commit(self, commit_id: CommitId, members: Sequence[Member]) -> list[Outcome]:
+    async def commit(
+        self, commit_id: CommitId, members: Sequence[Member], notify: Notify = ignore_wakeups
+    ) -> list[Outcome]:
         named = [member for member in members if self.repeated and self._is_named(member)]
-        outcomes = await super().commit(commit_id, members)
+        outcomes = await super().commit(commit_id, members, notify)
         if named:
             second = await super().commit(CommitId(commit_id ^ AGAIN), named)
             pairs = zip(named, second, strict=True)
@@ -133,8 +136,10 @@ class DuplicatingStore(SqliteStore):
         """Run the work on the simulated event loop: a simulation has no threads."""
         return work()
 
-    async def commit(self, commit_id: CommitId, members: Sequence[Member]) -> list[Outcome]:
-        outcomes = await super().commit(commit_id, members)
+    async def commit(
+        self, commit_id: CommitId, members: Sequence[Member], notify: Notify = ignore_wakeups
+    ) -> list[Outcome]:
+        outcomes = await super().commit(commit_id, members, notify)
         again = [
             member
             for member in members

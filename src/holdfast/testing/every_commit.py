@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.audit.auditor import audit
 from holdfast.authoring.workflow import AnyWorkflow
+from holdfast.core.attributes import StoredAttribute
 from holdfast.core.history import INPUTS, HistoryEvent, decode_events
 from holdfast.core.leases import WORKER_LEASE_MS
 from holdfast.errors import HoldfastError, InvariantBroken
@@ -45,6 +46,7 @@ class RunEnding:
     result: str
     commands: list[list[HistoryEvent]]
     """The commands of each execution."""
+    attributes: dict[str, StoredAttribute]
     problems: list[str]
 
 
@@ -124,9 +126,10 @@ class _Runs:
             result = await work
         over.set()
         commands = await self._commands(engine)
+        attributes = await self._attributes(second or first)
         await engine.__aexit__(None, None, None)
         problems = [str(problem) for problem in audit(path)] + first.violations + (second.violations if second else [])
-        return RunEnding(result, commands, problems), crashed.is_set()
+        return RunEnding(result, commands, attributes, problems), crashed.is_set()
 
     async def _work(self, engine: "Engine") -> str:
         await engine.__aenter__()
@@ -143,6 +146,10 @@ class _Runs:
             events = [event for row in rows for event in decode_events(row.events)]
             commands.append([event for event in events if not isinstance(event, INPUTS)])
         return commands
+
+    async def _attributes(self, store: SqliteStore) -> dict[str, StoredAttribute]:
+        record = await store.find_instance(InstanceId(INSTANCE))
+        return {} if record is None else await store.read_attributes(record.number)
 
     def _store(self, path: Path) -> DuplicatingStore:
         return DuplicatingStore(path, clock=self._clock.now_ms, random=Random(path.name))  # noqa: S311 - reproducible
@@ -167,6 +174,8 @@ def _differences(calm: RunEnding, ended: RunEnding) -> list[str]:
     found = list(ended.problems)
     if ended.result != calm.result:
         found.append(f"the result was {ended.result}, and {calm.result} without a crash")
+    if ended.attributes != calm.attributes:
+        found.append(f"the attributes were {ended.attributes}, and {calm.attributes} without a crash")
     if len(ended.commands) != len(calm.commands):
         found.append(f"there were {len(ended.commands)} executions, and {len(calm.commands)} without a crash")
     for execution, (before, after) in enumerate(zip(calm.commands, ended.commands, strict=False), start=1):

@@ -1,8 +1,12 @@
 """``holdfast show --execution`` and ``holdfast history --execution``: an execution that another one follows (G4)."""
 
+import asyncio
 import json
+from typing import Any
 
 from tests.unit.cli.commands import Command
+
+import holdfast as hf
 
 ROUNDS = """
 import holdfast as hf
@@ -44,6 +48,34 @@ def test_G4_an_earlier_execution_has_its_own_steps_and_ledgers(holdfast: Command
     assert json.loads(holdfast("history", "it", "--execution", "2", "--json").out)["execution"] == 2
     for words in (["show"], ["history"], ["history", "--json"]):
         assert "the execution of 'it'" in holdfast.refused(*words, "it", "--execution", "4")
+
+
+WAITING = """
+import holdfast as hf
+
+
+@hf.workflow
+async def first(number: int = 0) -> int:
+    if number == 0:
+        hf.continue_as_new(1)
+    await hf.event("go")
+    return number
+"""
+
+
+def test_G4_an_earlier_execution_waits_for_nothing(holdfast: Command) -> None:
+    async def begin() -> None:
+        module: dict[str, Any] = {}
+        exec(WAITING, module)  # noqa: S102 - the code of a user
+        async with hf.Engine(holdfast.folder / "holdfast.db", workflows=[module["first"]]) as engine:
+            handle = await engine.start(module["first"], id="it")
+            async for _ in handle.watch():
+                if (await handle.describe()).waiting_for:
+                    return
+
+    asyncio.run(begin())
+    assert "waits for event go" in holdfast("show", "it").out
+    assert "waits for" not in holdfast("show", "it", "--execution", "1").out
 
 
 def test_K6_show_has_the_composite_key_of_code(holdfast: Command) -> None:

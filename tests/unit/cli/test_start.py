@@ -36,6 +36,9 @@ def test_C2_another_request_under_the_same_id_is_refused(filled: Command) -> Non
     other = filled("start", "checkout", "-i", '["cap"]', "--request-id", "r")
     assert other.code == 2
     assert "the request id 'r' is taken by a request with another input" in other.err
+    later = filled("start", "checkout", "-i", '["hat"]', "--request-id", "r", "--deadline", "9")
+    assert later.code == 2
+    assert "with another deadline_after_ms" in later.err
 
 
 def test_C2_an_input_that_is_no_list_is_the_only_argument(filled: Command) -> None:

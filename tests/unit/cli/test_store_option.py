@@ -28,7 +28,7 @@ def test_list_has_the_newest_first_and_filters(filled: Command) -> None:
     assert "bad" not in filled("list", "--state", "completed").out
     assert filled("list", "--workflow", "che%").out == "No instances.\n"
     assert filled("list", "--workflow", "'; DROP TABLE instances; --").out == "No instances.\n"
-    assert "the newest 1; there may be more" in filled("list", "--limit", "1").out
+    assert "there are more: --cursor " in filled("list", "--limit", "1").out
     fields = json.loads(filled("list", "--json", "--limit", "1").out)
     assert fields[0]["id"] == "bad"
     assert fields[0]["state"] == "FAILED"
@@ -141,11 +141,13 @@ EXISTING_STORE = [
     ["resume", "x"],
     ["terminate", "x"],
     ["migrate"],
+    ["backup", "x"],
+    ["restored"],
     ["start", "x"],
     ["requests"],
 ]
 """The commands that need a store."""
-WITHOUT_STORE = {"run", "worker", "explain"}
+WITHOUT_STORE = {"run", "worker", "explain", "bench"}
 """Commands that create a store, or do without one."""
 
 

@@ -11,7 +11,7 @@ import pytest
 from tests.unit.cli.commands import sql
 
 import holdfast as hf
-from holdfast.cli.store import bar_text
+from holdfast.cli.bar import bar_text
 
 
 @pytest.mark.parametrize("columns", [0, 5, 20, 40, 72, 200])

@@ -8,13 +8,17 @@ import pytest
 from tests.scenarios.support import until
 
 import holdfast as hf
+from holdfast.core.leases import WorkerKey
 from holdfast.runtime.committer import Committer
 from holdfast.runtime.platform import Platform
 from holdfast.runtime.session import StoreSession
-from holdfast.storage.contract import StoreDefaults
+from holdfast.storage.contract import CLAIMS_APART, StoreDefaults
+from holdfast.storage.members.attempts import ClaimAttempts
+from holdfast.storage.members.instances import ClaimInstances
 from holdfast.storage.members.member import Member
 from holdfast.storage.members.outcomes import Applied, Failed, Outcome
 from holdfast.storage.records import CommitId
+from holdfast.storage.wakeups import Notify, ignore_wakeups
 from holdfast.testing.conformance.bench import start
 
 if TYPE_CHECKING:
@@ -31,8 +35,10 @@ class Moody(StoreDefaults):
     def __init__(self, error: Exception) -> None:
         self._error: Exception | None = error
 
-    async def commit(self, commit_id: CommitId, members: Sequence[Member]) -> list[Outcome]:
-        del commit_id
+    async def commit(
+        self, commit_id: CommitId, members: Sequence[Member], notify: Notify = ignore_wakeups
+    ) -> list[Outcome]:
+        del commit_id, notify
         error, self._error = self._error, None
         if error is not None:
             raise error
@@ -85,8 +91,10 @@ class Full(StoreDefaults):
     def __init__(self, tries: int) -> None:
         self.left = tries
 
-    async def commit(self, commit_id: CommitId, members: Sequence[Member]) -> list[Outcome]:
-        del commit_id
+    async def commit(
+        self, commit_id: CommitId, members: Sequence[Member], notify: Notify = ignore_wakeups
+    ) -> list[Outcome]:
+        del commit_id, notify
         self.left -= 1
         if self.left >= 0:
             raise hf.StoreError("the disk is full")
@@ -128,5 +136,80 @@ def test_files_that_were_replaced_are_final_and_the_session_learns_it_after_the_
         committer.commit_eventually(start("a"), said.append)
         await until(lambda: len(said) == 2)
         assert said == [Failed(error=error), error]
+
+    asyncio.run(scenario())
+
+
+class Recording(StoreDefaults):
+    """A store that accepts everything. Each group needs a permit."""
+
+    def __init__(self, *capabilities: str) -> None:
+        self.capabilities = frozenset(capabilities)
+        self.groups: list[list[Member]] = []
+        self.permits = asyncio.Semaphore(0)
+
+    async def commit(
+        self, commit_id: CommitId, members: Sequence[Member], notify: Notify = ignore_wakeups
+    ) -> list[Outcome]:
+        del commit_id, notify
+        self.groups.append(list(members))
+        await self.permits.acquire()
+        return [Applied() for _ in members]
+
+    def permit(self, groups: int) -> None:
+        for _ in range(groups):
+            self.permits.release()
+
+
+CLAIM = ClaimInstances(owner=WorkerKey("anna"), workflows=("flow",), limit=1)
+OTHER_CLAIM = ClaimAttempts(owner=WorkerKey("anna"), queues=("default",), names=("step",), limit=1)
+
+
+def test_G11_claims_are_committed_apart_from_other_members_if_the_store_asks_for_it() -> None:
+    async def scenario() -> None:
+        store = Recording(CLAIMS_APART)
+        committer = Committer(session_of(store))
+        first, second, third = (start(each) for each in "abc")
+        running = asyncio.create_task(committer.commit(first))
+        await until(lambda: len(store.groups) == 1)
+        waiting = [asyncio.create_task(committer.commit(each)) for each in (second, CLAIM, third, OTHER_CLAIM)]
+        await asyncio.sleep(0)
+        drained = asyncio.create_task(committer.drain())
+        await asyncio.sleep(0)
+        store.permit(3)
+        assert await asyncio.gather(running, *waiting) == [Applied()] * 5
+        await drained
+        assert store.groups == [[first], [second, third], [CLAIM, OTHER_CLAIM]]
+
+    asyncio.run(scenario())
+
+
+def test_G11_a_claim_waits_for_one_group_of_others_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("holdfast.runtime.committer.MAX_GROUP", 2)
+
+    async def scenario() -> None:
+        store = Recording(CLAIMS_APART)
+        committer = Committer(session_of(store))
+        first, *others = (start(each) for each in "abcde")
+        members: list[Member] = [first, others[0], CLAIM, *others[1:]]
+        running = [asyncio.create_task(committer.commit(each)) for each in members]
+        await until(lambda: len(store.groups) == 1)
+        drained = asyncio.create_task(committer.drain())
+        store.permit(5)
+        await asyncio.gather(*running)
+        await drained
+        assert store.groups == [[first, others[0]], [CLAIM], others[1:3], others[3:]]
+
+    asyncio.run(scenario())
+
+
+def test_G11_claims_share_groups_with_other_members_otherwise() -> None:
+    async def scenario() -> None:
+        store = Recording()
+        committer = Committer(session_of(store))
+        first = start("a")
+        store.permit(1)
+        await asyncio.gather(committer.commit(first), committer.commit(CLAIM))
+        assert store.groups == [[first, CLAIM]]
 
     asyncio.run(scenario())

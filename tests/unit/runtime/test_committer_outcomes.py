@@ -16,6 +16,7 @@ from holdfast.storage.members.instances import Release
 from holdfast.storage.members.member import Member
 from holdfast.storage.members.outcomes import Applied, Failed, Outcome
 from holdfast.storage.records import CommitId, Fence, InstanceNumber
+from holdfast.storage.wakeups import Notify, ignore_wakeups
 
 if TYPE_CHECKING:
     from holdfast.storage.contract import OpenableStore
@@ -34,7 +35,10 @@ class BrokenStore(StoreDefaults):
         self._answer = answer
         self.asked: list[CommitId] = []
 
-    async def commit(self, commit_id: CommitId, members: Sequence[Member]) -> list[Outcome]:
+    async def commit(
+        self, commit_id: CommitId, members: Sequence[Member], notify: Notify = ignore_wakeups
+    ) -> list[Outcome]:
+        del notify
         raise StoreError(f"{len(members)} members of group {commit_id} may be lost")
 
     async def was_committed(self, commit_id: CommitId) -> bool:
@@ -47,8 +51,10 @@ class BrokenStore(StoreDefaults):
 class CalmStore(StoreDefaults):
     """Takes everything."""
 
-    async def commit(self, commit_id: CommitId, members: Sequence[Member]) -> list[Outcome]:
-        del commit_id
+    async def commit(
+        self, commit_id: CommitId, members: Sequence[Member], notify: Notify = ignore_wakeups
+    ) -> list[Outcome]:
+        del commit_id, notify
         return [Applied() for _ in members]
 
 

@@ -38,7 +38,7 @@ PLANS = {
     "open_children": "INDEX instances_open_children (parent=? AND parent_execution=?)",
     "insert_closing": "INDEX instances_open_children (parent=? AND parent_execution=?)",
     "list_children": "INDEX instances_children (parent=? AND number<?)",
-    "count_children": "INDEX instances_children (parent=?)",
+    "count_children": "(parent=?)",
     "parent_of": "INTEGER PRIMARY KEY (rowid=?)",
     "read_parent": "INTEGER PRIMARY KEY (rowid=?)",
     "supersede_child": "INDEX instances_current (id=?)",

@@ -1,8 +1,10 @@
 """All statements are read when a store opens: the package may be upgraded under a running worker."""
 
 import asyncio
+import sys
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import pytest
 
@@ -27,10 +29,10 @@ def names_of(package: str) -> set[str]:
 def remove_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     """From here on no file of the package can be read."""
 
-    def gone(package: str) -> Any:
-        raise FileNotFoundError(package)
+    def gone(package: str, folder: str) -> Any:
+        raise FileNotFoundError(f"{package}/{folder}")
 
-    monkeypatch.setattr(shared, "files", gone)
+    monkeypatch.setattr(shared, "files_of", gone)
 
 
 def test_a_store_that_is_open_needs_no_file_of_its_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -48,6 +50,15 @@ def test_a_store_that_is_open_needs_no_file_of_its_package(tmp_path: Path, monke
         await reader.close()
 
     asyncio.run(scenario())
+
+
+def test_the_files_of_a_package_in_an_archive_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with ZipFile(tmp_path / "shop.zip", "w") as archive:
+        archive.writestr("zipped/__init__.py", "")
+        archive.writestr("zipped/sql/one.sql", "SELECT 'é'")
+        archive.writestr("zipped/sql/notes.txt", "no statement")
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "shop.zip"), *sys.path])
+    assert shared.files_of("zipped", "sql") == [("one.sql", "SELECT 'é'")]
 
 
 def test_a_statement_of_the_database_replaces_the_shared_one_and_an_unknown_name_is_an_error() -> None:

@@ -87,11 +87,15 @@ class Change(Stateful, frozen=True, kw_only=True):
         return self.state in INSTANCE_FINAL
 
 
+WATCH_SECONDS: Final = 0.2
+"""Seconds between two polls of a watched instance: most turns of other processes wake no process."""
+
+
 async def watch(store: Store, changes: ChangeSignal, number: InstanceNumber) -> AsyncGenerator[Change]:
     """Yields the current state of an instance and each change until it is closed; fast changes may be merged."""
     seen: Change | None = None
     may_be_flow = True
-    async for _ in changes.rounds():
+    async for _ in changes.rounds(WATCH_SECONDS):
         found = await store.read_latest(number)
         if found is None:
             raise InstanceNotFound(f"instance number {number} is gone")

@@ -11,6 +11,8 @@ from typing import Any, Final, cast
 import msgspec
 
 from holdfast.authoring.validation import checked_integer
+from holdfast.core.activity_options import decode_options
+from holdfast.core.attributes import Attributes, read_value
 from holdfast.core.history import Payload
 from holdfast.core.lifecycle import AttemptState, InstanceState
 from holdfast.core.updates import UpdateState
@@ -243,6 +245,8 @@ class Description(Stateful, frozen=True, kw_only=True):
     """In the order in which they were scheduled."""
     state_values: dict[str, Any] = {}
     """The contents of `hf.state`."""
+    attributes: dict[str, Any] = {}
+    """The contents of `hf.attributes`, by name."""
     mailbox: list[MessageView] = []
     """Unread messages, oldest first; a hundred at most, without `whole=True`."""
     updates: list[UpdateView] = []
@@ -276,6 +280,8 @@ class Summary(Stateful, frozen=True, kw_only=True):
     """The id of the instance that started it."""
     start_at: dt.datetime | None = None
     """The time before which its first turn is not taken, if its start names one."""
+    attributes: dict[str, Any] = {}
+    """The contents of `hf.attributes`, by name."""
 
 
 class HistoryEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -304,6 +310,14 @@ def note_view(note: NoteRow, values: Values) -> NoteView:
         sent_at=note.sent_at,
         inserted_at=moment(note.inserted_at_ms) or EPOCH,
     )
+
+
+def is_external(record: AttemptRecord) -> bool:
+    """Whether an executor outside of workers runs the attempt (C4). Damaged options are those of a worker."""
+    try:
+        return decode_options(record.options).external is not None
+    except DAMAGE:
+        return False
 
 
 def attempt_view(record: AttemptRecord, values: Values, notes: Iterable[NoteRow] = ()) -> AttemptView:
@@ -347,7 +361,19 @@ def short_failure(failure: Failure) -> str:
     return f"{name}: {failure.message}" if failure.message else name
 
 
-def summary(record: InstanceRecord) -> Summary:
+def attribute_values(stored: Attributes) -> dict[str, Any]:
+    """The values of attributes. One that cannot be read, because its row is damaged, is an `Excerpt`."""
+    values: dict[str, Any] = {}
+    for name, value in stored.items():
+        try:
+            values[name] = read_value(value)
+        except (ValueError, OverflowError):
+            text = ", ".join(value.keys)[:LONGEST_EXCERPT]
+            values[name] = Excerpt(text=text, length=None, reason="unreadable")
+    return values
+
+
+def summary(record: InstanceRecord, attributes: Attributes | None = None) -> Summary:
     return Summary(
         number=record.number,
         id=record.id,
@@ -362,6 +388,7 @@ def summary(record: InstanceRecord) -> Summary:
         is_current=record.superseded_at_ms is None,
         parent=record.parent_id,
         start_at=moment(record.start_at_ms),
+        attributes=attribute_values(attributes or {}),
     )
 
 

@@ -7,7 +7,7 @@ is live while its lease runs, and it registers its queues, workflows and activit
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from holdfast.client.views.instances import Description
+from holdfast.client.views.instances import Description, is_external
 from holdfast.client.views.overview import registered_names
 from holdfast.core.leases import WorkerKey, WorkerState
 from holdfast.core.lifecycle import AttemptState, InstanceState
@@ -60,9 +60,12 @@ async def _obstacles(store: Store, record: InstanceRecord, attempts: Sequence[At
         return [*found, "no worker is alive: start one with holdfast worker"]
     if record.owner is None:
         found += _of_workflow(record.workflow, live)
-    found += _of_attempts(waiting, live)
-    if waiting and not found:
-        found += await _of_slots(store, waiting, live)
+    external = [attempt for attempt in waiting if is_external(attempt)]
+    of_workers = [attempt for attempt in waiting if attempt not in external]
+    found += _of_reports(external, live)
+    found += _of_attempts(of_workers, live)
+    if of_workers and not found:
+        found += await _of_slots(store, of_workers, live)
     return [*dict.fromkeys(found)]
 
 
@@ -116,6 +119,17 @@ def _of_attempts(waiting: Iterable[AttemptRecord], live: Sequence[WorkerRow]) ->
             yield (
                 f"no live worker of queue {attempt.queue!r} has activity {attempt.name!r} (known: {_names(known)}): "
                 "is it missing from modules= or activities=?"
+            )
+
+
+def _of_reports(external: Iterable[AttemptRecord], live: Sequence[WorkerRow]) -> Iterator[str]:
+    """Activities of executors outside of workers: a worker that has the activity handles their reports (C4)."""
+    known = [registered_names(row.activities) for row in live]
+    for attempt in external:
+        if not any(names is None or attempt.name in names for names in known):
+            yield (
+                f"no live worker has the external activity {attempt.name!r}, so reports about it are not handled "
+                f"(known: {_names(known)})"
             )
 
 

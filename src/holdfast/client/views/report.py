@@ -32,6 +32,7 @@ from holdfast.client.views.instances import (
     UpdateView,
     Values,
     attempt_view,
+    attribute_values,
     moment,
     stored_failure,
 )
@@ -60,7 +61,7 @@ from holdfast.core.steps import RecordedStep, derived_key, read_steps
 from holdfast.core.updates import REFUSALS, UpdateState
 from holdfast.errors import HoldfastError, StoreError
 from holdfast.payloads.failures import Failure
-from holdfast.storage.contract import Store, open_contract_tables
+from holdfast.storage.contract import Store, open_contract_tables, searchable
 from holdfast.storage.large_payloads import reference_of
 from holdfast.storage.records import (
     AttemptRecord,
@@ -155,6 +156,8 @@ async def read_report(
     key, composite = await _read_keys(store, execution, damage)
     outcome = await _read_outcome(store, record, damage) if execution.is_newest else None
     state_values = await store.read_state_values(record.number)
+    searched = searchable(store)
+    attributes = {} if searched is None else await searched.read_attributes(record.number)
     deadline = await store.read_deadline(record.number)
     relatives = await store.read_relatives(record.number)
     described = Description(
@@ -179,6 +182,7 @@ async def read_report(
         set_aside=[event for number, events in messages.set_aside for event in set_aside_views(number, events, values)],
         input=_input_of(execution, values),
         steps=[step_view(step, values) for step in execution.recorded],
+        attributes=attribute_values(attributes),
         state_values={str(name): values.of(value) for name, value in state_values.items() if name},
         mailbox=messages.mailbox(execution.recorded) if execution.is_newest else [],
         updates=messages.update_views(execution.events),

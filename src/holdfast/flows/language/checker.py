@@ -58,7 +58,8 @@ def argument_mismatches(activity: str, signature: Signature, given: Template) ->
         positional = [one.name for one in parameters.values() if one.kind is not Parameter.KEYWORD_ONLY]
         filled = set(positional[:count])
         if count > len(positional):
-            message = f"{quoted(activity)} takes {len(positional)} arguments by position, not {count}"
+            arguments = "argument" if len(positional) == 1 else "arguments"
+            message = f"{quoted(activity)} takes {len(positional)} {arguments} by position, not {count}"
             yield ArgumentMismatch("input", message)
     else:
         return

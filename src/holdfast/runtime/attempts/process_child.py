@@ -10,7 +10,6 @@ moment, also after the body has ended. The child imports the module that defines
 """
 
 import asyncio
-import ctypes
 import importlib
 import importlib.util
 import os
@@ -188,6 +187,8 @@ class ChildContext:
 
 def main(descriptor: int) -> None:
     """Run bodies until the parent closes the socket."""
+    import ctypes  # noqa: PLC0415 - slow to import; the worker imports this module too and does not need it
+
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGKILL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -453,6 +453,7 @@ class AttemptRunner:
             applied_ledger=applied,
             event=answer if attempt.state is RUNNING or is_awaited(attempt) else None,
             values=_values(attempt) if running.activity.yields else None,
+            attempt=attempt,
         )
         self._sink.attempt_ended(completion)
 

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, Protocol
 
@@ -86,8 +85,7 @@ class StopReason(Enum):
     """The row is no longer RUNNING in this worker's name (W3). Its end is not recorded."""
 
 
-@dataclass(frozen=True, slots=True)
-class AttemptHost:
+class AttemptHost(msgspec.Struct, frozen=True):
     """The parts of a worker that its attempts use."""
 
     loop: asyncio.AbstractEventLoop

@@ -5,6 +5,7 @@ for changes whose notification was lost.
 """
 
 import asyncio
+from collections.abc import Sequence
 from typing import Final
 
 from holdfast.core.leases import SUSPECT_AFTER
@@ -12,6 +13,7 @@ from holdfast.runtime.attempts.launchers import Launches
 from holdfast.runtime.attempts.runner import AttemptRunner
 from holdfast.runtime.attempts.slots import ActivitySlots
 from holdfast.runtime.duties.expiry import Expiry
+from holdfast.runtime.signals import batched
 from holdfast.runtime.turns.messages import InboxReader
 from holdfast.runtime.turns.owned_instances import OwnedInstances
 from holdfast.runtime.turns.turn_taker import TurnTaker
@@ -19,11 +21,19 @@ from holdfast.runtime.worker_context import WorkerContext
 from holdfast.storage.members.attempts import ClaimAttempts
 from holdfast.storage.members.instances import ClaimInstances
 from holdfast.storage.members.outcomes import ClaimedAttempts, ClaimedInstances
-from holdfast.storage.records import AttemptRecord, InstanceRecord
+from holdfast.storage.records import AttemptRecord, InstanceNumber, InstanceRecord, LoadedInstance, NextDue
 
 POLL_SECONDS: Final = 1.0
 """The poll interval, for changes whose notification was lost."""
 CLAIM_BATCH: Final = 200
+LOAD_BATCH: Final = 50
+"""Instances whose rows are read together and are in memory at the same time."""
+LONGEST_WAKE_SECONDS: Final = 0.01
+"""How long claimed instances are woken before other tasks of the event loop run."""
+
+
+def is_due(at_ms: int | None, now_ms: int) -> bool:
+    return at_ms is not None and at_ms <= now_ms
 
 
 class Claimer:
@@ -68,40 +78,56 @@ class Claimer:
             self._context.work.clear()
             self._launches.poll()
             try:
-                if not await self._claim():
-                    await self._wait()
+                claimed, due = await self._claim()
+                if not claimed:
+                    was_due = is_due(due.earliest_ms, self.polled_at_ms)
+                    await self._wait(await self.next_due_ms() if was_due else due.earliest_ms)
             except Exception as error:  # noqa: BLE001 - whatever it is, the next poll may succeed
                 self._context.session.trouble.log("a worker could not poll for work, and tries again", error)
                 await asyncio.sleep(POLL_SECONDS)
 
-    async def _wait(self) -> None:
-        """Wait for the signal or the next due time. Rows that were due at the last poll and not claimed are skipped."""
-        due_ms = await self.next_due_ms(self.polled_at_ms)
+    async def _wait(self, due_ms: int | None) -> None:
+        """Wait for the signal or the next due time. Messages for live instances are read meanwhile."""
+        work = self._context.work
         wait = POLL_SECONDS
         if due_ms is not None:
             wait = min(wait, max(0.0, (due_ms - self._store.now_ms()) / 1000))
-        await self._context.work.wait_within(wait)
+        loop = asyncio.get_running_loop()
+        ends_at = loop.time() + wait
+        while (left := ends_at - loop.time()) > 0:
+            await work.wait_within(left)
+            if not (work.is_set() and work.is_for_messages):
+                return
+            work.clear()
+            await self._inbox.read()
 
-    async def next_due_ms(self, after_ms: int = -1) -> int | None:
-        """When the next row that this worker could claim is due."""
-        return await self._store.next_due_ms(
+    async def next_due(self, after_ms: int = -1) -> NextDue:
+        """When the next rows that this worker could claim are due."""
+        return await self._store.next_due(
             workflows=self._workflows, queues=self._queues, names=self._context.registry.runnable, after_ms=after_ms
         )
 
-    async def _claim(self) -> bool:
-        """Claim what is due. Returns whether there was anything."""
+    async def next_due_ms(self) -> int | None:
+        """The earliest of these times. Rows that were due at the last poll and not claimed are skipped."""
+        return (await self.next_due(self.polled_at_ms)).earliest_ms
+
+    async def _claim(self) -> tuple[bool, NextDue]:
+        """Claim what is due. Returns whether there was anything, and the times that were read before."""
         if self._live.continued:
             await self.wake_continued()
         await self._inbox.read()
-        self.polled_at_ms = self._store.now_ms()
-        due_ms = await self.next_due_ms()
-        if due_ms is None or due_ms > self.polled_at_ms:
+        now_ms = self.polled_at_ms = self._store.now_ms()
+        due = await self.next_due()
+        claimed = False
+        if is_due(due.expiry_ms, now_ms):
+            claimed |= await self._expiry.expire_instances()
+        if is_due(due.instance_ms, now_ms):
+            claimed |= await self._claim_instances()
+        if is_due(due.attempt_ms, now_ms):
+            claimed |= await self._claim_attempts()
+        else:
             self._slots.note_backlog(has_backlog=False)
-            return False
-        has_expired = await self._expiry.expire_instances()
-        has_instances = await self._claim_instances()
-        has_attempts = await self._claim_attempts()
-        return has_expired or has_instances or has_attempts
+        return claimed, due
 
     # ------------------------------------------------------------ instances
 
@@ -117,8 +143,8 @@ class Claimer:
             finally:
                 live.end_continue(number)
 
-    async def _wake(self, record: InstanceRecord) -> None:
-        live = await self._instances.wake(record)
+    async def _wake(self, record: InstanceRecord, loaded: LoadedInstance | None = None) -> None:
+        live = await self._instances.wake(record, loaded)
         if live is not None:
             self._turns.take(live)
 
@@ -136,17 +162,43 @@ class Claimer:
         numbers = [record.number for record in outcome.instances]
         self._live.begin_wake(numbers)
         try:
-            for record in outcome.instances:
-                self._expiry.record_deadline(record)
-                await self._wake(record)
-                self._live.end_wake([record.number])
-                if record.losses >= SUSPECT_AFTER:
-                    await self._try_alone(record)
+            for batch in batched(outcome.instances, LOAD_BATCH):
+                await self._wake_all(batch)
         finally:
             self._live.end_wake(numbers)  # the reconciler releases the rest after one that cannot be read
         if not blocked and len(outcome.instances) < limit:  # every claimable instance was claimed
             self._instances.claimed_elsewhere(failed_here)
         return bool(outcome.instances)
+
+    async def _wake_all(self, records: Sequence[InstanceRecord]) -> None:
+        loop = asyncio.get_running_loop()
+        loaded = await self._load(records)
+        began = loop.time()
+        for record in records:
+            self._expiry.record_deadline(record)
+            await self._wake(record, loaded.pop(record.number, None))
+            self._live.end_wake([record.number])
+            if record.losses >= SUSPECT_AFTER:
+                await self._try_alone(record)
+            if loop.time() - began > LONGEST_WAKE_SECONDS:
+                await asyncio.sleep(0)
+                began = loop.time()
+
+    async def _load(self, records: Sequence[InstanceRecord]) -> dict[InstanceNumber, LoadedInstance]:
+        """The rows of claimed instances, in one read.
+
+        A suspect is loaded alone: its rows may be what its owners were lost by (G12). If a row cannot be read, each
+        instance is loaded alone, so that the others are woken.
+        """
+        together = [(each.number, each.execution) for each in records if each.losses < SUSPECT_AFTER]
+        if len(together) <= 1:
+            return {}
+        try:
+            loaded = await self._store.load_many(together)
+        except Exception as error:  # noqa: BLE001 - the load of one instance raises it again
+            self._context.session.trouble.log("claimed instances could not be loaded together", error)
+            return {}
+        return {number: each for (number, _), each in zip(together, loaded, strict=True)}
 
     async def _try_alone(self, record: InstanceRecord) -> None:
         """G12: a committed turn clears a suspect. One that takes no turn is released, so that it is not counted as a

@@ -41,6 +41,8 @@ BATCH: Final = 500
 """Rows that one read returns."""
 MS_PER_PASSED_ROW: Final = 0.5
 """The time between two passes over all NEW rows grows by this for each that other workers have to handle."""
+LOOK_BACK: Final = BATCH
+"""Numbers of rows before the last one that a poll reads again."""
 LONGEST_REFUSAL: Final = 2_000
 DEFAULT_ERROR_TYPE: Final = "ExternalError"
 _ANY_VALUE: Final = frozenset({ReportKind.HEARTBEAT, ReportKind.NOTE})
@@ -58,8 +60,9 @@ class _Pass:
     """Where the next read of a table begins.
 
     Rows that only other workers can handle stay NEW. If there are more of them than one read returns, they are not read
-    again at each poll: a poll begins behind them, and a pass over all rows follows after a time that grows with their
-    number. It finds rows that were committed after rows with higher numbers.
+    again at each poll: a poll begins near the last one, and a pass over all rows follows after a time that grows with
+    their number. On PostgreSQL a row may be committed after rows with higher numbers. A poll looks back for it; the
+    pass over all rows finds one that was committed much later.
     """
 
     def __init__(self) -> None:
@@ -68,8 +71,10 @@ class _Pass:
 
     def begin(self, now_ms: int) -> int:
         """The row behind which the next page begins."""
-        if not self._has_more and now_ms >= self._whole_at_ms:
-            self.restart()
+        if not self._has_more:
+            if now_ms >= self._whole_at_ms:
+                self.restart()
+            self._last_row = max(0, self._last_row - LOOK_BACK)
         return self._last_row
 
     def restart(self) -> None:
@@ -82,7 +87,10 @@ class _Pass:
         """A page was handled. Returns whether there may be more rows behind it."""
         self._others += page.others
         self._last_row = page.last_row or self._last_row
-        self._has_more = len(page.rows) + page.others >= BATCH
+        self._has_more = page.has_more
+        if page.has_unread:
+            self.restart()
+            return True
         if self._is_whole and not self._has_more:
             self._is_whole = False
             is_long = self._others > BATCH
@@ -137,8 +145,13 @@ class ContractRows:
     async def handle(self) -> None:
         """Handle the rows of which this worker was notified, or all that are there after the interval of the poll.
 
-        Requests and reports take turns, so that a backlog of one does not delay the other.
+        Requests and reports take turns, so that a backlog of one does not delay the other. A poll, which knows neither,
+        asks first whether there is any row.
         """
+        if self._has_requests and self._has_reports:
+            self._has_requests = self._has_reports = False
+            if await self._store.has_new_rows():
+                self._has_requests = self._has_reports = True
         while self._has_requests or self._has_reports:
             if self._has_requests:
                 self._has_requests = False
@@ -319,8 +332,8 @@ class ContractRows:
         )
         try:
             kind = parse_enum(ReportKind, row.transition, "transition")
-            report = msgspec.structs.replace(report, kind=kind, fault=row.fault)
-            if row.fault is not None:
+            report = msgspec.structs.replace(report, kind=kind, fault=row.fault, is_unread=row.is_unread)
+            if row.fault is not None or row.is_unread:
                 return report
             _check_claim(row.claim)
             if kind is ReportKind.FAILED:

@@ -20,7 +20,15 @@ from holdfast.storage.contract import Store
 from holdfast.storage.large_payloads import REFERENCE, references_in
 from holdfast.storage.members.instances import Block, Release
 from holdfast.storage.members.outcomes import Applied, Outcome
-from holdfast.storage.records import AttemptKey, AttemptRecord, InboxRow, InstanceId, InstanceNumber, InstanceRecord
+from holdfast.storage.records import (
+    AttemptKey,
+    AttemptRecord,
+    InboxRow,
+    InstanceId,
+    InstanceNumber,
+    InstanceRecord,
+    LoadedInstance,
+)
 
 logger = logging.getLogger("holdfast")
 
@@ -122,28 +130,32 @@ class OwnedInstances:
 
     # ------------------------------------------------------------ wake
 
-    async def wake(self, record: InstanceRecord) -> LiveInstance | None:
+    async def wake(self, record: InstanceRecord, loaded: LoadedInstance | None = None) -> LiveInstance | None:
         """Make a claimed instance live: replay its history, then queue its inbox (G8). The caller takes its turn.
 
-        None if it was blocked.
+        `loaded`: its rows, if they were read already. None is returned if it was blocked.
         """
         failure = self._first_failures.pop(record.number, None)
         if failure is not None and (record.execution, record.turn) == (1, 0):
             self.block(record, failure)
             return None
         try:
-            run, loaded = await self._runs.load(self._store, record)
+            run, loaded = await self._runs.load(self._store, record, loaded)
         except WorkflowBlocked as blocked:
             self.block(record, str(blocked))
             return None
         live = LiveInstance.of(record, run)
         self.make_room(max(self.live.size, 1) - 1)
         self.live.add(live)
+        observer = self._context.session.observer
+        began = 0.0 if observer is None else observer.clock()
         try:
             self._runs.replay(live.number, live.run, loaded.history)
         except Exception as error:  # noqa: BLE001 - whatever it is, this build cannot run the instance
             self.block_for(live, error)
             return None
+        if observer is not None and loaded.history:
+            observer.replayed(live.workflow, observer.clock() - began)
         live.timers = {timer.timer: timer.due_at_ms for timer in loaded.timers}
         return live if self.enqueue(live, loaded.inbox, loaded.attempts) else None
 

@@ -9,6 +9,7 @@ from typing import Final
 
 import msgspec
 
+from holdfast.core.attributes import AttributeChange
 from holdfast.core.children import next_execution_seed
 from holdfast.core.history import (
     CancelRequested,
@@ -40,6 +41,7 @@ from holdfast.core.run import (
     TurnOutput,
 )
 from holdfast.core.updates import STATE_OF, UpdateState
+from holdfast.payloads.failures import error_name
 from holdfast.payloads.limits import INLINE_LIMIT_BYTES, is_inline
 from holdfast.payloads.signature import input_hash
 from holdfast.runtime.turns.live_instance import LiveInstance, Message, Unstored, UnstoredEvent, UnstoredValues
@@ -108,6 +110,7 @@ def next_execution(live: LiveInstance, asked: ContinuedAsNew, payloads: list[Lar
         parent=live.run.parent,
         depth=live.run.depth,
         kept={key: msgspec.Raw(value) for key, value in live.run.state_values.items()} or None,
+        attributes=dict(live.run.attributes) or None,
     )
     kept: list[LargePayload] = []
     stored = encode_event(offload(started, kept))
@@ -150,6 +153,8 @@ class BuiltTurn(msgspec.Struct, frozen=True):
     logs: Sequence[LogLine]
     unstored: Sequence[Unstored] = ()
     """Messages that are not stored except by this turn; each gets its outcome."""
+    took_seconds: float = 0.0
+    """How long the code of the turn ran, if an observer asks for it."""
 
 
 class AppliedMessages:
@@ -206,6 +211,7 @@ def build_turn(
     stand_in: Callable[[ScheduledActivity], ScheduledActivity],
     release: bool,
     may_close_unread: bool = False,
+    took_seconds: float = 0.0,
 ) -> BuiltTurn:
     """Build the `Turn` that commits `output`.
 
@@ -247,7 +253,7 @@ def build_turn(
         key=output.key,
         effects=turn_effects,
     )
-    return BuiltTurn(turn, eager, () if effects is None else effects.logs, applied.unstored)
+    return BuiltTurn(turn, eager, () if effects is None else effects.logs, applied.unstored, took_seconds)
 
 
 def _completions(messages: list[Message]) -> tuple[Completion, ...]:
@@ -296,6 +302,7 @@ def _effects_of(
         sent=(*_messages(live, effects.sent), *_interruptions(live, effects.interrupted)),
         mailbox=live.run.mailbox if live.turn == 0 else None,
         state_values=tuple(StateValue(key=key, value=value) for key, value in (effects.state_values or {}).items()),
+        attributes=tuple(AttributeChange(name, value) for name, value in (effects.attributes or {}).items()),
         answers=answers,
         children=tuple(_new_child(live, child) for child in effects.children),
         children_cancelled=tuple(
@@ -357,9 +364,10 @@ def close_of(
     if isinstance(outcome, ExecutionCancelled):
         reason = Payload(msgspec.Raw(msgspec.json.encode(outcome.reason or None)))
         return InstanceEnd(state=InstanceState.CANCELLED, outcome=msgspec.json.encode(reason))
-    state = InstanceState.COMPLETED if isinstance(outcome, ExecutionCompleted) else InstanceState.FAILED
-    payload = payload_of(events[-1])
-    return InstanceEnd(state=state, outcome=msgspec.json.encode(payload))
+    payload = msgspec.json.encode(payload_of(events[-1]))
+    if isinstance(outcome, ExecutionCompleted):
+        return InstanceEnd(state=InstanceState.COMPLETED, outcome=payload)
+    return InstanceEnd(state=InstanceState.FAILED, outcome=payload, error=error_name(bytes(outcome.failure.data)))
 
 
 def _new_attempt(scheduled: ScheduledActivity, owner: WorkerKey | None, now_ms: int) -> NewAttempt:

@@ -52,6 +52,7 @@ class TurnTaker:
         slots: ActivitySlots,
     ) -> None:
         self._context = context
+        self._session = context.session
         self._committer = context.committer
         self._now_ms = context.session.store.now_ms
         self._instances = instances
@@ -117,6 +118,8 @@ class TurnTaker:
         self, live: LiveInstance, start: Start, started: Started, applied: list[Message]
     ) -> BuiltTurn | str:
         """The first turn, with the event of the start if the code waits for it; a string: why the turn failed."""
+        observer = self._session.observer
+        began = 0.0 if observer is None else observer.clock()
         try:
             live.apply(Message(started), applied, has_more=start.mail is not None)
             misfit = None if start.mail is None else live.apply_sent(start.mail, applied)
@@ -126,7 +129,7 @@ class TurnTaker:
             return f"{type(error).__name__}: {error}"
         if misfit is not None:
             raise misfit
-        return self._build(live, applied)
+        return self._build(live, applied, began)
 
     def _on_start(self, live: LiveInstance, built: BuiltTurn, done: Done, outcome: Outcome) -> None:
         self._starting.discard(live)
@@ -206,6 +209,8 @@ class TurnTaker:
             return
         live.has_uncommitted_turn = True
         applied: list[Message] = []
+        observer = self._session.observer
+        began = 0.0 if observer is None else observer.clock()
         self._marker.slot[0] = live.number
         try:
             live.apply_all(messages, applied)
@@ -225,15 +230,16 @@ class TurnTaker:
                 self._idle(live)
             return
         try:
-            built = self._build(live, applied)
+            built = self._build(live, applied, began)
         except Exception as error:  # noqa: BLE001 - a turn that cannot be stored blocks it, too
             live.queue.extendleft(reversed(applied))
             self._instances.block_for(live, error)
             return
         self._committer.submit(built.turn, partial(self._on_outcome, live, built, applied))
 
-    def _build(self, live: LiveInstance, applied: list[Message]) -> BuiltTurn:
+    def _build(self, live: LiveInstance, applied: list[Message], began: float) -> BuiltTurn:
         self.turns += 1
+        observer = self._session.observer
         return build_turn(
             live,
             applied,
@@ -244,6 +250,7 @@ class TurnTaker:
             stand_in=self._slots.stand_in_of,
             release=self._live.size == 0,
             may_close_unread=self._refused_ends.get(live.number, 0) >= MAX_REFUSED_ENDS,
+            took_seconds=0.0 if observer is None else observer.clock() - began,
         )
 
     # ------------------------------------------------------------ outcomes
@@ -287,6 +294,9 @@ class TurnTaker:
 
     def _on_committed(self, live: LiveInstance, built: BuiltTurn, applied: list[Message]) -> None:
         turn, eager = built.turn, built.eager
+        observer = self._session.observer
+        if observer is not None:
+            observer.turn_committed(live.workflow, turn, built.took_seconds)
         for line in built.logs:
             write_line(line, live.run.identity)
         if self._live.get(live.number) is not live:  # evicted while its turn was being committed

@@ -4,7 +4,7 @@ from holdfast.core.history import ActivityCompleted, ActivityFailed
 from holdfast.core.leases import WorkerKey
 from holdfast.core.lifecycle import AttemptState
 from holdfast.storage.members.base import CommitMember, WorkerMember
-from holdfast.storage.records import AttemptKey, InstanceNumber, NewAttempt, Record
+from holdfast.storage.records import AttemptKey, AttemptRecord, InstanceNumber, NewAttempt, Record
 
 
 class Transition(Record, frozen=True):
@@ -40,6 +40,8 @@ class Completion(CommitMember, frozen=True):
     values: int | None = None
     """The number of values of the stream that it ends: it is applied behind them, and waits in the inbox with them
     (L15)."""
+    attempt: AttemptRecord | None = None
+    """The attempt as it was, for metrics. A store does not read it."""
 
     @property
     def actor(self) -> WorkerKey | None:
@@ -52,6 +54,8 @@ class OpenNextAttempt(CommitMember, frozen=True):
     ended: Transition
     next: NewAttempt
     by_owner: bool = True
+    attempt: AttemptRecord | None = None
+    """As in `Completion`."""
 
     @property
     def actor(self) -> WorkerKey | None:
@@ -79,10 +83,6 @@ class ClaimAttempts(WorkerMember, frozen=True):
     names: tuple[str, ...]
     limit: int
 
-    @property
-    def notifies(self) -> bool:
-        return False
-
 
 class RunPrepared(WorkerMember, frozen=True):
     """The preparation of an attempt has ended: PREPARING -> RUNNING, before its body begins (L3)."""
@@ -91,10 +91,6 @@ class RunPrepared(WorkerMember, frozen=True):
     from_ledger: int
     expires_at_ms: int | None
 
-    @property
-    def notifies(self) -> bool:
-        return False
-
 
 class HeartbeatAttempt(WorkerMember, frozen=True):
     """The heartbeat of a running body (A6)."""
@@ -102,7 +98,3 @@ class HeartbeatAttempt(WorkerMember, frozen=True):
     key: AttemptKey
     details: bytes | None
     expires_at_ms: int | None
-
-    @property
-    def notifies(self) -> bool:
-        return False

@@ -13,11 +13,6 @@ class CommitMember(Record, frozen=True):
         return None
 
     @property
-    def notifies(self) -> bool:
-        """Whether other processes are notified of the commit: it may have something for them."""
-        return True
-
-    @property
     def needs_lease(self) -> bool:
         """W7: whether a worker whose lease has ended by its own clock must not commit it. A client's need none."""
         return True

@@ -1,6 +1,7 @@
 """Members about instances: start, end, claim, release, block, deadline, children; also saved flows."""
 
 from holdfast.core.admission import IdPolicy
+from holdfast.core.attributes import AttributeChange
 from holdfast.core.deadlines import Deadline
 from holdfast.core.leases import WorkerKey
 from holdfast.storage.members.base import CommitMember, WorkerMember
@@ -54,6 +55,10 @@ class Start(CommitMember, frozen=True):
     """Of a flow that is started by object: its key before its first turn (K1)."""
     start_at_ms: int | None = None
     """Its first turn is taken no earlier than at this store time (G15). It has no `first` then."""
+    watcher: str | None = None
+    """The process that waits for its end, as in `Watch`. Not used with `first`, whose process runs it."""
+    attributes: tuple[AttributeChange, ...] = ()
+    """For a store with the capability `SEARCH`. They are not compared with those of an existing instance (F2)."""
     trace: InsertRequest | None = None
     """A request that is stored in the state TRACE with the start, unless the start is rejected (C3)."""
 
@@ -62,17 +67,23 @@ class Start(CommitMember, frozen=True):
         return None if self.first is None else self.first.owner
 
     @property
-    def notifies(self) -> bool:
-        first = self.first
-        if first is None or self.policy is IdPolicy.TERMINATE_EXISTING or first.attempts:
-            return True
-        return (
-            first.effects is not None and first.effects.has_news
-        )  # no process waits for the release of a new instance
+    def needs_lease(self) -> bool:
+        return self.first is not None
+
+
+class Watch(CommitMember, frozen=True):
+    """Write the name of a process that waits for an open instance into the instance's row; rejected if it has ended.
+
+    The commit that ends or blocks the instance wakes the process. After `wakeups.EVERY_CHANGE` the name is that of a
+    process which is also woken by answers to updates and by state values.
+    """
+
+    number: InstanceNumber
+    watcher: str
 
     @property
     def needs_lease(self) -> bool:
-        return self.first is not None
+        return False
 
 
 class Terminate(CommitMember, frozen=True):
@@ -96,10 +107,6 @@ class ClaimInstances(WorkerMember, frozen=True):
     blocked: bool = False
     """Claim BLOCKED instances instead, to retry them (G12): those that `build` has not tried, or all if it is empty."""
     build: str = ""
-
-    @property
-    def notifies(self) -> bool:
-        return False
 
 
 class Release(WorkerMember, frozen=True):

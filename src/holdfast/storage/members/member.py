@@ -24,8 +24,10 @@ from holdfast.storage.members.instances import (
     SetDeadline,
     Start,
     Terminate,
+    Watch,
 )
 from holdfast.storage.members.messages import Deliver, QueryMember
+from holdfast.storage.members.restoring import LiftNumbers, RestoreInstances
 from holdfast.storage.members.row_handling import ContractMember
 from holdfast.storage.members.turns import StreamValues, Turn
 from holdfast.storage.members.workers import MarkWorkerLost, ReleaseUnknown
@@ -52,6 +54,9 @@ Member = (
     | Expire
     | CloseChildren
     | SaveFlow
+    | Watch
+    | LiftNumbers
+    | RestoreInstances
     | QueryMember
     | ContractMember
 )

@@ -14,9 +14,15 @@ class QueryRow(Record, frozen=True):
     """A query for an instance."""
 
     id: str
+    """The name of the process that asks it, a colon, and a unique text."""
     number: InstanceNumber
     name: str
     input: bytes
+
+
+def asker_of(query_id: str) -> str:
+    """The name of the process that asks a query. Ids of queries begin with it, so that the answer finds the process."""
+    return query_id.partition(":")[0]
 
 
 class AskQuery(CommitMember, frozen=True):
@@ -36,10 +42,6 @@ class ClaimQueries(WorkerMember, frozen=True):
     workflows: tuple[str, ...]
     limit: int
 
-    @property
-    def notifies(self) -> bool:
-        return False
-
 
 class AnswerQuery(WorkerMember, frozen=True):
     """Answer a query that the owner has claimed."""
@@ -52,10 +54,6 @@ class DeleteQueries(CommitMember, frozen=True):
     """Delete one query; without `query_id`, all queries and all rejections of updates that have expired."""
 
     query_id: str | None = None
-
-    @property
-    def notifies(self) -> bool:
-        return False
 
 
 QueryMember = AskQuery | ClaimQueries | AnswerQuery | DeleteQueries
@@ -72,6 +70,8 @@ class Deliver(CommitMember, frozen=True):
     event: EventReceived | CancelRequested | UpdateAccepted
     number: InstanceNumber | None = None
     message_id: str = ""
+    watcher: str | None = None
+    """With an update: the process that waits for the answer, as in `Watch`."""
 
     @property
     def needs_lease(self) -> bool:

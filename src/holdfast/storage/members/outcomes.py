@@ -36,6 +36,9 @@ class EndedInstance(NamedTuple):
 
     id: InstanceId
     number: InstanceNumber
+    workflow: str = ""
+    state: InstanceState | None = None
+    """Its final state; None if the store does not tell it."""
 
 
 class Applied(Record, frozen=True):
@@ -44,12 +47,16 @@ class Applied(Record, frozen=True):
     changed: int = 1
     ended: tuple[EndedInstance, ...] = ()
     """Children that ended with it, without running code."""
+    attempts_ended: tuple[AttemptRecord, ...] = ()
+    """Attempts that ended with their worker (W6), as they are now."""
 
 
 class Rejected(Record, frozen=True):
     """A guard did not hold; nothing was changed, except where the member says so."""
 
     reason: str
+    stale: tuple[AttemptKey, ...] = ()
+    """The completions of a rejected turn that were not applied, because their attempts had ended before."""
 
 
 class Failed(Record, frozen=True, gc=True):
@@ -147,6 +154,17 @@ class HandledRows(Record, frozen=True):
     wakes: bool = True
     """Whether an instance may have become claimable."""
     ended: tuple[EndedInstance, ...] = ()
+    attempts_ended: tuple[AttemptRecord, ...] = ()
+    """The attempt that the reports are about, as it is now, if they ended it."""
+
+
+class RestoredInstances(Record, frozen=True):
+    """The instances with a raised fence, and the external attempts with a new exec id."""
+
+    fences: int
+    external_attempts: int
+    last: InstanceNumber | None
+    """The last of a full batch; None after the last batch."""
 
 
 Outcome = (
@@ -164,6 +182,7 @@ Outcome = (
     | Expired
     | ClaimedQueries
     | HandledRows
+    | RestoredInstances
 )
 
 APPLIED: Final = Applied()

@@ -47,10 +47,6 @@ class QueueAttempts(WorkerMember, frozen=True):
     names: tuple[str, ...]
     claims: tuple[str, ...]
 
-    @property
-    def notifies(self) -> bool:
-        return False
-
 
 ContractMember = InsertRequest | InsertReport | HandleRequest | HandleReports | QueueAttempts
 """The members that only a store with the capability `contract.OPEN_CONTRACT` applies."""

@@ -1,6 +1,7 @@
 """A turn: everything that one run of workflow code commits, all or nothing (G11)."""
 
 from holdfast.core.admission import Mailbox
+from holdfast.core.attributes import AttributeChange
 from holdfast.core.children import ParentClose
 from holdfast.core.deadlines import Deadline
 from holdfast.core.history import ActivityYielded
@@ -67,6 +68,8 @@ class InstanceEnd(Record, frozen=True):
 
     state: InstanceState
     outcome: bytes
+    error: str | None = None
+    """The type of the error of a FAILED instance, without its module (F4)."""
 
 
 class NextExecution(Record, frozen=True):
@@ -121,6 +124,8 @@ class TurnEffects(Record, frozen=True):
     mailbox: Mailbox | None = None
     """With the first turn of a workflow whose policy for events is not the default."""
     state_values: tuple[StateValue, ...] = ()
+    attributes: tuple[AttributeChange, ...] = ()
+    """For a store with the capability `SEARCH` (F2)."""
     answers: tuple[UpdateAnswer, ...] = ()
     children: tuple[NewChild, ...] = ()
     children_cancelled: tuple[CancelChild, ...] = ()
@@ -131,17 +136,6 @@ class TurnEffects(Record, frozen=True):
     def changes_children(self) -> bool:
         """Whether it starts or cancels children."""
         return len(self.children) > 0 or len(self.children_cancelled) > 0
-
-    @property
-    def has_news(self) -> bool:
-        """Whether it has something for other instances or for clients, whether or not it releases the instance."""
-        if self.close is not None or self.has_relatives or self.changes_children:
-            return True
-        return bool(self.sent or self.answers or self.state_values)
-
-    @property
-    def notifies(self) -> bool:
-        return self.release or self.has_news
 
 
 class Turn(WorkerMember, frozen=True):
@@ -159,7 +153,3 @@ class Turn(WorkerMember, frozen=True):
     """Of a flow: its collation key after this turn (K2)."""
     effects: TurnEffects | None = None
     """None in most turns: the store then has nothing else to write."""
-
-    @property
-    def notifies(self) -> bool:
-        return len(self.attempts) > 0 or (self.effects is not None and self.effects.notifies)

@@ -54,6 +54,10 @@ class Address:
         migration `contract_wakeup` build the same name."""
         return shortened(f"holdfast_{self.schema}")
 
+    def channel_of_process(self, name: str) -> str:
+        """The channel of one process, on which it hears of the instances that it waits for."""
+        return shortened(f"holdfast_{self.schema}_{name}")
+
     def channel_of(self, subject: str) -> str:
         """The channel on which clients of the open contract hear of `subject`: `holdfast_requests`."""
         return shortened(f"{self.schema}_{subject}")
@@ -63,13 +67,22 @@ class Address:
 
     def __str__(self) -> str:
         """The URL without secrets."""
+        own = {"schema": self.schema, **({} if self.notify else {"notify": "false"})}
+        return self._url(own)
+
+    @property
+    def libpq_url(self) -> str:
+        """The URL without secrets and without Holdfast's own options, for programs of PostgreSQL."""
+        return self._url({})
+
+    def _url(self, own: Mapping[str, str]) -> str:
         given = dict(self.parameters)
         user = given.pop("user", "")
         database = given.pop("dbname", "")
         hosts = _hosts(given.pop("host", ""), given.pop("port", ""))
         shown = {name: value for name, value in given.items() if name not in SECRETS}
-        own = {"schema": self.schema, **({} if self.notify else {"notify": "false"})}
-        return f"postgresql://{user}{'@' if user else ''}{hosts}/{database}?{urlencode({**shown, **own}, safe='/')}"
+        options = urlencode({**shown, **own}, safe="/")
+        return f"postgresql://{user}{'@' if user else ''}{hosts}/{database}{'?' if options else ''}{options}"
 
 
 def shortened(name: str) -> str:

@@ -261,6 +261,11 @@ class ReconnectingConnection:
         self._connection = connection = self._open()
         return connection
 
+    def ready(self) -> PostgresConnection | None:
+        """The connection, if it was made and not lost since."""
+        connection = self._connection
+        return None if connection is None or connection.closed else connection
+
     def _open(self) -> PostgresConnection:
         for failures in range(1, self._tries + 1):
             if self._closed.is_set():
@@ -378,6 +383,10 @@ class RetryingConnection:
     def pause(self, seconds: float) -> bool:
         """Wait before a retry. Returns whether to stop instead."""
         return self._closed.wait(seconds)
+
+    def ready(self) -> PostgresConnection | None:
+        """The connection, if it is open. It is for the thread whose turn it is."""
+        return self._connections.ready()
 
     def lost(self, error: BaseException) -> None:
         """Discard the connection of the running action, which continues with another one."""

@@ -32,9 +32,11 @@ from holdfast.storage.members.instances import (
     SetDeadline,
     Start,
     Terminate,
+    Watch,
 )
 from holdfast.storage.members.member import Member
 from holdfast.storage.members.messages import AnswerQuery, AskQuery, ClaimQueries, DeleteQueries, Deliver
+from holdfast.storage.members.restoring import LiftNumbers, RestoreInstances
 from holdfast.storage.members.row_handling import HandleReports, HandleRequest, QueueAttempts
 from holdfast.storage.members.turns import StreamValues, Turn
 from holdfast.storage.members.workers import MarkWorkerLost, ReleaseUnknown
@@ -94,7 +96,7 @@ def _note(named: LockSet, member: Member) -> None:
         case Completion() | StreamValues() | OpenNextAttempt():
             key = member.ended.key if isinstance(member, OpenNextAttempt) else member.key
             named.numbers.add(key.number)
-        case Release() | Block() | SetDeadline() | CancelActivity():
+        case Release() | Block() | SetDeadline() | CancelActivity() | Watch():
             named.numbers.add(member.number)
         case Expire() | CloseChildren():
             _note_target(named, "", member.number, may_end=True)
@@ -119,6 +121,8 @@ def _note(named: LockSet, member: Member) -> None:
             | DeleteQueries()
             | InsertRequest()
             | InsertReport()
+            | LiftNumbers()
+            | RestoreInstances()
         ):
             pass
         case _:

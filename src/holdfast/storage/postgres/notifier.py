@@ -1,13 +1,14 @@
 """Notifications between the processes that share a PostgreSQL store: LISTEN and NOTIFY, or polling.
 
-A notification carries no data: the receiver polls the store. A lost one delays the receiver until its next poll, and an
-unnecessary one costs a poll. `ListenNotifier` has a thread with a connection of its own; after every connect it reports
-one notification, because some may have been missed. `PollNotifier` is for `notify=false`: behind a pooler that shares
-connections LISTEN does not work. Both call `heard` on the loop in which they were opened, once for all notifications
-before the call.
+A notification carries a `Wakeup`: on the channel of the store for all processes, on the channel of one process the
+instances that it waits for. A lost one delays the receiver until its next poll. Notifications are never part of a
+commit: PostgreSQL serialises all commits that contain one, fsync included. `ListenNotifier` sends them after the commit
+from a thread with a connection of its own, which also listens; after every connect it reports a wake-up for everything,
+because some may have been missed. `PollNotifier` is for `notify=false`: behind a pooler that shares connections LISTEN
+does not work. Both call `heard` on the loop in which they were opened, once for all notifications before the call.
 
 Triggers notify of rows that clients insert (C2-C4), on the same channel: the payload is the table, and behind a colon
-the name of the workflow or activity. The payload of a process is its own name, which has no colon. If the triggers are
+the name of the workflow or activity. The payload of a process is its name and its wake-up as JSON. If the triggers are
 missing, the listener polls for new rows while a worker watches for them. Clients have channels of their own, on which
 they are notified after the commit that handles their rows; nothing waits for these notifications, and some may be lost.
 """
@@ -31,11 +32,10 @@ from holdfast.errors import StoreError
 from holdfast.storage.contract import ACTIVITY_EVENTS, REQUESTS, RowNotifier
 from holdfast.storage.postgres.address import Address
 from holdfast.storage.postgres.connection import LONGEST_PAUSE_SECONDS, PostgresConnection, ReconnectingConnection
+from holdfast.storage.wakeups import EVERYTHING, NOTHING, Heard, Wakeup, Wakeups, decode_wakeup, encode_wakeup
 
 logger = logging.getLogger("holdfast")
 
-NOTIFY: Final = "SELECT pg_notify(%s, %s)"
-"""As `notify.sql`, outside of a commit: the channel of the address and the name of the sender."""
 CLOSING_SECONDS: Final = 1.0
 """How long `close` waits for a thread that is about to connect; it ends by itself."""
 TRIGGERS: Final = """
@@ -45,42 +45,44 @@ TRIGGERS: Final = """
 """
 ALL_TRIGGERS: Final = 2
 NEW_ROWS: Final = """
-    SELECT EXISTS (SELECT 1 FROM {schema}.requests WHERE state = 'NEW')
-        OR EXISTS (SELECT 1 FROM {schema}.activity_events WHERE state = 'NEW')
+    SELECT (SELECT row FROM {schema}.requests WHERE state = 'NEW' ORDER BY row LIMIT 1) IS NOT NULL
+        OR (SELECT row FROM {schema}.activity_events WHERE state = 'NEW' ORDER BY row LIMIT 1) IS NOT NULL
 """
-NOTIFY_CLIENTS: Final = (
-    "SELECT pg_notify(channel, payload) FROM unnest(%s::text[], %s::text[]) AS given(channel, payload)"
-)
+NOTIFY: Final = "SELECT pg_notify(channel, payload) FROM unnest(%s::text[], %s::text[]) AS given(channel, payload)"
 OPEN_ACTIVITIES: Final = "open_activities"
 MOST_NAMES: Final = 100
 """Names of inserted rows that wait for the event loop; with more of them the worker looks for all rows."""
 MOST_WAITING: Final = 100_000
-"""Notifications for clients that wait for the connection. The oldest are dropped: clients poll as well."""
-CLIENT_BATCH: Final = 1_000
-"""Notifications for clients in one statement."""
+"""Notifications that wait for the connection. The oldest are dropped: receivers poll as well."""
+BATCH: Final = 1_000
+"""Notifications in one statement."""
 MOST_PAYLOAD_BYTES: Final = 7_999
-"""PostgreSQL refuses longer payloads. The id of a row may be longer; its notification has an empty payload."""
+"""PostgreSQL refuses longer payloads. A wake-up or the id of a row may be longer; the payload is then empty, which is a
+wake-up for everything."""
 SIGNAL: Final = b"!"
 SIGNAL_BYTES: Final = 4096
 
 
-def make_notifier(address: Address, name: str, heard: Callable[[], None]) -> RowNotifier:
+def make_notifier(address: Address, name: str, heard: Heard) -> RowNotifier:
     """The notifier that the address selects. `name` is that of this process, which ignores its own notifications."""
     return ListenNotifier(address, name, heard) if address.notify else PollNotifier(address.poll_seconds, heard)
 
 
 class _Heard:
-    """Schedules a function on a loop from another thread, once until it has run."""
+    """Collects wake-ups on one thread, and reports them on a loop, all that came before the call together."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, heard: Callable[[], None]) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, heard: Heard) -> None:
         self._loop = loop
         self._heard = heard
-        self._is_due = False
+        self._lock = threading.Lock()
+        self._wakeup = NOTHING
         self._is_closed = False
 
-    def set(self) -> None:
-        if not self._is_due:
-            self._is_due = True
+    def add(self, wakeup: Wakeup) -> None:
+        with self._lock:
+            is_due = bool(self._wakeup)
+            self._wakeup |= wakeup
+        if not is_due and wakeup:
             with suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(self._call)
 
@@ -88,9 +90,11 @@ class _Heard:
         self._is_closed = True
 
     def _call(self) -> None:
-        self._is_due = False  # before the call: a notification during it schedules another one
+        with self._lock:
+            wakeup = self._wakeup
+            self._wakeup = NOTHING
         if not self._is_closed:
-            self._heard()
+            self._heard(wakeup)
 
 
 class _InsertedRows:
@@ -130,7 +134,7 @@ class ListenNotifier:
         self,
         address: Address,
         name: str,
-        heard: Callable[[], None],
+        heard: Heard,
         *,
         keeper: ReconnectingConnection | None = None,
     ) -> None:
@@ -140,10 +144,10 @@ class ListenNotifier:
         self._keeper = keeper or ReconnectingConnection(address)
         self._thread: BackgroundThread | None = None
         self._stopped = threading.Event()
-        self._is_to_notify = self._was_notified = False
         self._read_end = self._write_end = -1
         self._poll_ms = max(1, round(address.poll_seconds * MILLISECONDS))
-        self._for_clients: deque[tuple[str, str]] = deque(maxlen=MOST_WAITING)
+        self._unsent: deque[tuple[str, str]] = deque(maxlen=MOST_WAITING)
+        """Channels and payloads."""
         self._rows: _InsertedRows | None = None
 
     def open(self) -> None:
@@ -169,10 +173,17 @@ class ListenNotifier:
         self._thread.join(CLOSING_SECONDS)
         self._thread = None
 
-    def notify(self) -> None:
-        """Notify other processes outside of a commit."""
-        self._is_to_notify = True
-        self._signal()
+    def notify(self, wakeups: Wakeups) -> None:
+        """Send wake-ups from the thread of the listener."""
+        if wakeups.to_all:
+            self._unsent.append((self._address.channel, self._payload(wakeups.to_all)))
+        for name, wakeup in wakeups.to_each.items():
+            self._unsent.append((self._address.channel_of_process(name), self._payload(wakeup)))
+        if wakeups:
+            self._signal()
+
+    def _payload(self, wakeup: Wakeup) -> str:
+        return f"{self._name} {encode_wakeup(wakeup).decode()}"
 
     def watch_rows(self, inserted: Callable[[str | None], None] | None) -> None:
         """Call `inserted` when clients have inserted rows; None ends this."""
@@ -191,7 +202,7 @@ class ListenNotifier:
     def _notify_clients(self, subject: str, payloads: Collection[str]) -> None:
         if payloads:
             channel = self._address.channel_of(subject)
-            self._for_clients.extend((channel, payload) for payload in payloads)
+            self._unsent.extend((channel, payload) for payload in payloads)
             self._signal()
 
     def _signal(self) -> None:
@@ -219,8 +230,9 @@ class ListenNotifier:
         """Listen until it is stopped, or the connection is lost."""
         connection.add_notify_handler(self._note)  # for notifications that come with the result of a statement
         [(triggers,)] = connection.execute(TRIGGERS, (self._address.schema,)).fetchall()
-        connection.execute(SQL("LISTEN {}").format(Identifier(self._address.channel)))
-        heard.set()
+        for channel in (self._address.channel, self._address.channel_of_process(self._name)):
+            connection.execute(SQL("LISTEN {}").format(Identifier(channel)))
+        heard.add(EVERYTHING)
         self._inserted(None)  # rows may have been inserted before it listened
         waiting = select.poll()
         waiting.register(connection.fileno(), select.POLLIN)
@@ -232,15 +244,9 @@ class ListenNotifier:
                 self._inserted(None)
             with suppress(BlockingIOError):
                 os.read(self._read_end, SIGNAL_BYTES)
-            if self._is_to_notify:
-                self._is_to_notify = False
-                connection.execute(NOTIFY, (self._address.channel, self._name))
-            while self._for_clients:
-                self._send_to_clients(connection)
+            while self._unsent:
+                self._send(connection)
             self._take(connection)
-            if self._was_notified:
-                self._was_notified = False
-                heard.set()
 
     def _take(self, connection: PostgresConnection) -> None:
         """Take the notifications that came without a statement."""
@@ -252,12 +258,14 @@ class ListenNotifier:
         self._hear(message.payload)
 
     def _hear(self, payload: str) -> None:
-        """A notification of a trigger concerns the rows of a name; any other one is of a process."""
+        """A notification of a trigger concerns the rows of a name; any other one is the wake-up of a process."""
         table, colon, _ = payload.partition(":")
         if table in (REQUESTS, ACTIVITY_EVENTS):
             self._inserted(payload if colon else None)
-        else:
-            self._was_notified |= payload != self._name
+            return
+        sender, _, wakeup = payload.partition(" ")
+        if sender != self._name:
+            self._heard.add(decode_wakeup(wakeup.encode()))
 
     def _inserted(self, name: str | None) -> None:
         if self._rows is not None:
@@ -267,20 +275,21 @@ class ListenNotifier:
         statement = SQL(NEW_ROWS).format(schema=Identifier(self._address.schema))
         return bool(connection.execute(statement).fetchall()[0][0])
 
-    def _send_to_clients(self, connection: PostgresConnection) -> None:
+    def _send(self, connection: PostgresConnection) -> None:
         """Send a batch. Those that a lost connection drops are not repeated."""
         batch: dict[tuple[str, str], None] = {}
-        while self._for_clients and len(batch) < CLIENT_BATCH:
-            channel, payload = self._for_clients.popleft()
+        while self._unsent and len(batch) < BATCH:
+            channel, payload = self._unsent.popleft()
             batch[(channel, payload if len(payload.encode()) <= MOST_PAYLOAD_BYTES else "")] = None
         channels, payloads = zip(*batch, strict=True)
-        connection.execute(NOTIFY_CLIENTS, (list(channels), list(payloads)))
+        connection.execute(NOTIFY, (list(channels), list(payloads)))
 
 
 class PollNotifier:
-    """Calls `heard` at an interval, and the function of `watch_rows`: the worker reads whether there are new rows."""
+    """Calls `heard` at an interval with a wake-up for everything, and the function of `watch_rows`: the worker reads
+    whether there are new rows."""
 
-    def __init__(self, seconds: float, heard: Callable[[], None]) -> None:
+    def __init__(self, seconds: float, heard: Heard) -> None:
         self._seconds = seconds
         self._heard = heard
         self._timer: asyncio.TimerHandle | None = None
@@ -296,7 +305,7 @@ class PollNotifier:
             self._timer.cancel()
             self._timer = None
 
-    def notify(self) -> None:
+    def notify(self, wakeups: Wakeups) -> None:
         """Nothing to do: other processes poll."""
 
     def watch_rows(self, inserted: Callable[[str | None], None] | None) -> None:
@@ -311,6 +320,6 @@ class PollNotifier:
 
     def _wake(self) -> None:
         self.open()
-        self._heard()
+        self._heard(EVERYTHING)
         if self._inserted is not None:
             self._inserted(None)

@@ -1,7 +1,8 @@
 """The PostgreSQL store, for any number of processes on any number of machines; and its raw tables for an audit.
 
-Groups are written on one thread and one connection, heartbeats on another, and reads on a few: the worker's own thread
-never waits for the network. No connection has state that a transaction pooler would lose.
+Groups are written on one connection, heartbeats on another, and reads on a few. The worker's own thread never waits for
+the network: it sends groups and receives their replies, and all other work has threads of its own. No connection has
+state that a transaction pooler would lose.
 """
 
 import asyncio
@@ -11,6 +12,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -18,23 +20,36 @@ from typing import Any, Final, TypeVar
 import psycopg
 
 from holdfast.core.leases import Heartbeat, HeartbeatReply, WorkerKey
-from holdfast.errors import ClientClosed, StoreError
+from holdfast.errors import ClientClosed, SearchTimedOut, StoreError
 from holdfast.fork import generation
-from holdfast.storage.contract import CLIENT_ROWS_KEPT_MS, COMMITS_KEPT_MS, TOMBSTONES_KEPT_MS, Notifier, RowNotifier
+from holdfast.storage.contract import (
+    CLAIMS_APART,
+    CLIENT_ROWS_KEPT_MS,
+    COMMITS_KEPT_MS,
+    SEARCH,
+    TOMBSTONES_KEPT_MS,
+    Notifier,
+)
 from holdfast.storage.members.member import Member
 from holdfast.storage.members.outcomes import Outcome
 from holdfast.storage.members.workers import Registration
 from holdfast.storage.postgres.address import Address, parse
-from holdfast.storage.postgres.connection import ReconnectingConnection, RetryingConnection
+from holdfast.storage.postgres.connection import PostgresConnection, ReconnectingConnection, RetryingConnection
+from holdfast.storage.postgres.instance_lookup import InstanceLookup, NotLookedUp
+from holdfast.storage.postgres.loop_writer import LoopWriter
 from holdfast.storage.postgres.notifier import make_notifier
 from holdfast.storage.postgres.schema import migrate, require_current, version
-from holdfast.storage.postgres.transaction import BEGIN, ServerClock, run_pipelined, statements_of
+from holdfast.storage.postgres.search import BEGIN_SEARCH, SETTINGS, PostgresDialect
+from holdfast.storage.postgres.transaction import BEGIN, ServerClock, run_pipelined, statements_of, translate
 from holdfast.storage.postgres.writer import HeartbeatWriter, PostgresWriter
-from holdfast.storage.records import CommitId, InboxRow
+from holdfast.storage.records import CommitId, InboxRow, InstanceId, InstanceRecord
 from holdfast.storage.relational.contract_reads import OpenContractReads
 from holdfast.storage.relational.raw_tables import RawTables, Unreadable
 from holdfast.storage.relational.reads import BoundStatement
+from holdfast.storage.relational.search_reads import SearchReads
 from holdfast.storage.relational.transaction import Row
+from holdfast.storage.search import SEARCH_SECONDS
+from holdfast.storage.wakeups import Heard, Notify, ignore_wakeups
 
 PATH_DIGITS: Final = 16
 READERS: Final = 2
@@ -53,22 +68,10 @@ _PARENT_CONNECTIONS: list[object] = []
 """Connections of the parent of a forked process. They belong to the parent, and the child does not close them."""
 
 
-class CommitNotifier:
-    """A notifier whose notifications are sent by the commits themselves."""
-
-    def __init__(self, listener: RowNotifier) -> None:
-        self.open = listener.open
-        self.close = listener.close
-        self.watch_rows = listener.watch_rows
-        self.rows_handled = listener.rows_handled
-        self.offered = listener.offered
-
-    def notify(self) -> None:
-        """Nothing to do: the commit has sent it."""
-
-
-class PostgresStore(OpenContractReads):
+class PostgresStore(OpenContractReads, SearchReads):
     """A store in one schema of a database. `clock` is for tests: without it the server's clock decides."""
+
+    capabilities = OpenContractReads.capabilities | {CLAIMS_APART, SEARCH}
 
     def __init__(
         self,
@@ -82,13 +85,12 @@ class PostgresStore(OpenContractReads):
         self.sql = statements_of(self.address.schema)
         self._clock = ServerClock(clock, elapsed_ms)
         self._durability = durability
-        self._writing = ThreadPoolExecutor(1, "holdfast-writer")
         self._reading = ThreadPoolExecutor(READERS, "holdfast-reader")
-        self._writer: PostgresWriter | None = None
+        self._writer: LoopWriter | None = None
+        self._lookup: InstanceLookup | None = None
         self._heartbeat_writer: HeartbeatWriter | None = None
         self._readers: list[RetryingConnection] = []
         self._of_thread = threading.local()
-        self._name = ""
         self._horizons: dict[WorkerKey, str] = {}
         self._is_open = False
         self._was_closed = False
@@ -98,7 +100,8 @@ class PostgresStore(OpenContractReads):
         if self._was_closed:
             raise StoreError(f"the store {self.address} was closed and cannot be opened again; make another one")
         self._is_open = True
-        self._writer = PostgresWriter(self.address, self._clock, durability=self._durability)
+        self._writer = LoopWriter(PostgresWriter(self.address, self._clock, durability=self._durability))
+        self._lookup = InstanceLookup(self.address, self._reading)
         self._heartbeat_writer = HeartbeatWriter(self.address, self._clock)
         [(server_ms, mark_ms)] = await self._on_a_reader(self._migrate)
         self._clock.read(server_ms, mark_ms)
@@ -140,33 +143,35 @@ class PostgresStore(OpenContractReads):
         """One folder for all stores of a user: it is found by the worker's key, whatever the URL of the store."""
         return Path(tempfile.gettempdir()) / f"holdfast-{os.getuid()}-turns"
 
-    def make_notifier(self, name: str, heard: Callable[[], None]) -> Notifier:
-        """Commits send the notifications; the notifier receives those of other processes."""
-        self._name = name
-        return CommitNotifier(make_notifier(self.address, name, heard))
+    def make_notifier(self, name: str, heard: Heard) -> Notifier:
+        """A notifier with a connection of its own: a commit with NOTIFY would delay all others (decision 46)."""
+        return make_notifier(self.address, name, heard)
 
     async def check_files(self) -> None:
         """There are no files: the server has them."""
 
     async def close(self) -> None:
         writer = self._writer
+        lookup = self._lookup
         heartbeat_writer = self._heartbeat_writer
         readers = self._readers
-        self._writer = self._heartbeat_writer = None
+        self._writer = self._heartbeat_writer = self._lookup = None
         self._readers = []
         was_open = self._is_open
         self._is_open = False
         self._was_closed |= was_open
         if self._generation != generation():
-            _PARENT_CONNECTIONS.extend((writer, heartbeat_writer, readers))
+            _PARENT_CONNECTIONS.extend((writer, lookup, heartbeat_writer, readers))
         elif was_open:
-            parts = [part for part in (writer, heartbeat_writer, *readers) if part is not None]
+            parts = [part for part in (heartbeat_writer, *readers) if part is not None]
             for part in parts:
                 part.stop()
-            await self._on_writer_thread(lambda: self._close_parts(parts))
-            self._writing.shutdown()
+            for user in (lookup, writer):
+                if user is not None:
+                    await user.close()
+            await asyncio.to_thread(self._close_parts, parts)
 
-    def _close_parts(self, parts: Sequence[PostgresWriter | HeartbeatWriter | RetryingConnection]) -> None:
+    def _close_parts(self, parts: Sequence[HeartbeatWriter | RetryingConnection]) -> None:
         """Wait for running reads, then close the connections: none may be in use when it is closed."""
         self._reading.shutdown()
         for part in parts:
@@ -175,14 +180,13 @@ class PostgresStore(OpenContractReads):
     def now_ms(self) -> int:
         return self._clock.now_ms()
 
-    async def commit(self, commit_id: CommitId, members: Sequence[Member]) -> list[Outcome]:
-        writer = self._open(self._writer)
-        sender = self._sender()
-        return await self._on_writer_thread(lambda: writer.write(commit_id, members, sender))
+    async def commit(
+        self, commit_id: CommitId, members: Sequence[Member], notify: Notify = ignore_wakeups
+    ) -> list[Outcome]:
+        return await self._open(self._writer).write(commit_id, members, notify)
 
     async def was_committed(self, commit_id: CommitId) -> bool:
-        writer = self._open(self._writer)
-        return await self._on_writer_thread(lambda: writer.was_committed(commit_id))
+        return await self._open(self._writer).was_committed(commit_id)
 
     async def prune(self) -> bool:
         """Runs beside the writer. Rows that another process is deleting are skipped."""
@@ -208,15 +212,18 @@ class PostgresStore(OpenContractReads):
         self._check_open()
         writer = PostgresWriter(self.address, self._clock, durability=self._durability)
         try:
-            return writer.write(commit_id, members, self._sender())
+            return writer.write(commit_id, members)
         finally:
             writer.close()
 
-    def _sender(self) -> str | None:
-        """The name with which commits notify other processes; None if they do not."""
-        return self._name if self._name and self.address.notify else None
-
     # ------------------------------------------------------------ reads
+
+    async def find_instance(self, instance_id: InstanceId) -> InstanceRecord | None:
+        self._check_open()
+        if self._lookup is not None:
+            with suppress(NotLookedUp):
+                return await self._lookup.find(instance_id)
+        return await super().find_instance(instance_id)
 
     async def read_inbox_of(self, owner: WorkerKey, after_row: int) -> list[InboxRow]:
         """Row numbers are assigned before a commit and become visible with it, so a lower one may appear later.
@@ -237,6 +244,28 @@ class PostgresStore(OpenContractReads):
     async def _read_all(self, *asked: BoundStatement) -> list[list[Row]]:
         return await self._on_a_reader(lambda reader: reader.run(lambda connection: run_pipelined(connection, *asked)))
 
+    @property
+    def _dialect(self) -> PostgresDialect:
+        return PostgresDialect()
+
+    async def _search(self, *asked: BoundStatement) -> list[list[Row]]:
+        """The statements of one transaction, whose settings end with it."""
+        limit = f"{SEARCH_SECONDS * 1_000:.0f}"
+        statements = [(translate(ask[0], self.address.schema), *ask[1:]) for ask in asked]
+
+        def run(connection: PostgresConnection) -> list[list[Row]] | None:
+            try:
+                return run_pipelined(connection, BEGIN_SEARCH, (SETTINGS, limit), *statements, ("COMMIT",))[2:-1]
+            except psycopg.errors.QueryCanceled:
+                return None
+
+        found = await self._on_a_reader(lambda reader: reader.run(run))
+        if found is None:
+            raise SearchTimedOut(
+                f"the search took longer than {SEARCH_SECONDS:g} s; add a time range or a test of an indexed field"
+            )
+        return found
+
     async def _on_a_reader(self, work: Callable[[RetryingConnection], Value]) -> Value:
         self._check_open()
         return await asyncio.get_running_loop().run_in_executor(self._reading, lambda: work(self._reader()))
@@ -248,9 +277,6 @@ class PostgresStore(OpenContractReads):
             reader = self._of_thread.reader = RetryingConnection(self.address)
             self._readers.append(reader)
         return reader
-
-    async def _on_writer_thread(self, work: Callable[[], Value]) -> Value:
-        return await asyncio.get_running_loop().run_in_executor(self._writing, work)
 
     def _open(self, part: Value | None) -> Value:
         self._check_open()

@@ -22,6 +22,7 @@ from holdfast.storage.relational.raw_tables import RAW_COLUMNS
 from holdfast.storage.relational.reads import BoundStatement
 from holdfast.storage.relational.statements import Migration, Statements
 from holdfast.storage.relational.transaction import Row
+from holdfast.storage.wakeups import WakeupTargets
 
 BEGIN: Final[BoundStatement] = ("BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE",)
 """Whatever the defaults of the role or the database: a statement sees commits that were made while it waited."""
@@ -40,13 +41,14 @@ def run_pipelined(connection: PostgresConnection, *asked: BoundStatement) -> lis
 class PostgresTransaction:
     """Statements of one group, between its BEGIN and its COMMIT. Each is one round trip."""
 
-    __slots__ = ("_cursor", "now_ms", "sql")
+    __slots__ = ("_cursor", "now_ms", "sql", "wakeups")
     reads_are_cheap = True
 
     def __init__(self, connection: PostgresConnection, sql: Statements, now_ms: int) -> None:
         self._cursor: Any = RawCursor(connection)
         self.sql = sql
         self.now_ms = now_ms
+        self.wakeups = WakeupTargets()
 
     def update(self, statement: str, *bindings: Any) -> int:
         """Run a statement that changes rows. Returns their number."""
@@ -143,6 +145,7 @@ TABLES: Final = (
         "updates",
     ),
     *("questions", "workers", "commits", "clock", "migrations", "requests", "activity_events", "offers"),
+    *("attributes", "secrets"),
 )
 
 _PLACEHOLDER: Final = re.compile(r"\?(\d*)")
@@ -169,7 +172,8 @@ def translate(text: str, schema: str) -> str:
     text = _HINT.sub("", text)
     text = _EACH.sub(r"jsonb_array_elements_text((\1)::jsonb) AS json_each(value)", text)
     text = _EACH_NAMED.sub(r"jsonb_array_elements_text((\1)::jsonb)", text)
-    text = text.replace("nextval('", f'nextval(\'"{schema}".')
+    for function in ("nextval", "setval"):
+        text = text.replace(f"{function}('", f'{function}(\'"{schema}".')
     return _TABLE.sub(rf'\1 "{schema}".\2', text)
 
 

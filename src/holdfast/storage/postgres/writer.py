@@ -1,40 +1,49 @@
 """Writes groups, each in one transaction with a known outcome, and heartbeats.
 
+Most groups are one call of the group function (`optimistic`). If an assumption of the call was wrong, nothing was
+written, and the group is applied in a transaction that waits for each answer.
+
 A group that deadlocked, or waited too long for a row, is retried. An error that no guard covers is caused by one
 member: the group is rolled back and bisected until that member is alone. A connection that is lost before the COMMIT
-was sent has changed nothing, and the group is written on another one. If it is lost at the COMMIT, the outcome is
-settled by the group's id: `void_commit` waits for the old transaction, if it still runs, and either finds its commit or
-makes sure that it can never commit.
+was sent has changed nothing, and the group is written on another one. If it is lost at the COMMIT, or at any time
+during the one call, the outcome is settled by the group's id: `void_commit` waits for the old transaction, if it still
+runs, and either finds its commit or makes sure that it can never commit.
 
 Heartbeats have a connection of their own, so that they do not wait behind groups (W1-W5).
 """
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import psycopg
+from psycopg.pq import TransactionStatus
 
 from holdfast.core.leases import SHORTEST_LEASE_MS, Heartbeat, HeartbeatReply
 from holdfast.errors import StoreError
 from holdfast.storage.members.member import Member
 from holdfast.storage.members.outcomes import Failed, Outcome, Rejected
+from holdfast.storage.members.restoring import LiftNumbers
 from holdfast.storage.members.workers import Registration, ReplyLost
 from holdfast.storage.postgres.address import Address
 from holdfast.storage.postgres.connection import ErrorClass, PostgresConnection, RetryingConnection, classify_error
 from holdfast.storage.postgres.lock_order import apply_order, lock_set_of
-from holdfast.storage.postgres.optimistic.batch_function import MISSED
+from holdfast.storage.postgres.optimistic.group_call import GroupHead, GroupReply
+from holdfast.storage.postgres.optimistic.group_function import LOCK_TIMEOUT, MISSED, UNSUITABLE
 from holdfast.storage.postgres.optimistic.transaction import (
     InstanceNumbers,
-    MissedRow,
     OptimisticTransaction,
+    UnknownStatement,
     is_eligible,
+    may_be_one_call,
 )
 from holdfast.storage.postgres.transaction import BEGIN, PostgresTransaction, ServerClock, run_pipelined, statements_of
 from holdfast.storage.records import CommitId
 from holdfast.storage.relational.apply.dispatch import apply_members
 from holdfast.storage.relational.apply.workers import apply_worker_heartbeat
-from holdfast.storage.relational.transaction import ConcurrentChange
+from holdfast.storage.relational.transaction import ConcurrentChange, Row, Transaction
+from holdfast.storage.wakeups import Wakeups
 
 if TYPE_CHECKING:
     from holdfast.storage.relational.reads import BoundStatement
@@ -42,7 +51,6 @@ if TYPE_CHECKING:
 
 NO_FUNCTION: Final = "42883"
 RELAXED: Final = "relaxed"
-LOCK_TIMEOUT: Final = "2s"
 IDLE_TIMEOUT: Final = "3s"
 """How long the transaction of a group may be idle."""
 MOST_RELATIVES: Final = 500
@@ -50,8 +58,27 @@ MOST_UNKNOWN: Final = 3
 """Consecutive losses of the connection at the COMMIT of one group."""
 
 
+def _read_wakeups(transaction: Transaction) -> Sequence["BoundStatement"]:
+    """The read of the instances that the group concerns other processes with, for the end of its transaction."""
+    numbers = transaction.wakeups.numbers()
+    return [(transaction.sql.wakeup_targets, numbers)] if numbers else []
+
+
 class NotCommitted(Exception):
     """A connection was lost at the COMMIT, and the group is known not to be on disk."""
+
+
+class OneCall(NamedTuple):
+    """A group that is one call, and the outcomes of its members if the call succeeds."""
+
+    commit_id: CommitId
+    part: int
+    order: Sequence[int]
+    """The positions of the members in the order in which they are applied."""
+    transaction: OptimisticTransaction
+    outcomes: list[Outcome]
+    text: bytes
+    """The call, to be sent as one message."""
 
 
 class PostgresWriter:
@@ -62,15 +89,18 @@ class PostgresWriter:
         self._clock = clock
         self._sql = statements_of(address.schema)
         self._connection = RetryingConnection(address)
-        self._begin_group: BoundStatement = (self._sql.begin_group, LOCK_TIMEOUT, IDLE_TIMEOUT)
-        if durability == RELAXED:
-            self._begin_group = (self._sql.begin_relaxed, LOCK_TIMEOUT, IDLE_TIMEOUT)
-        self._notification: BoundStatement | None = None
+        self._is_relaxed = durability == RELAXED
+        begin_group = self._sql.begin_relaxed if self._is_relaxed else self._sql.begin_group
+        self._begin_group: BoundStatement = (begin_group, LOCK_TIMEOUT, IDLE_TIMEOUT)
+        self.wakeups = Wakeups()
+        """The wake-ups of the last group."""
         self._part = 0
         self._numbers = InstanceNumbers()
         self._is_mistaken = False
         self._has_function = True
-        """False after the first group found no batch function: each statement is then a round trip."""
+        """False after the first group found no group function: each statement is then a round trip."""
+        self._needs_begin = False
+        """True after the group function refused the defaults of the role: calls are then between BEGIN and COMMIT."""
         self._in_doubt: dict[CommitId, int] = {}
 
     def stop(self) -> None:
@@ -81,16 +111,19 @@ class PostgresWriter:
         """Close the connection, which is not in use."""
         self._connection.close()
 
-    def write(self, commit_id: CommitId, members: Sequence[Member], sender: str | None = None) -> list[Outcome]:
-        """Write a group. Applied members are on disk when it returns. The commit notifies others as `sender`."""
-        self._part = 0
-        self._is_mistaken = False
-        notifies = sender is not None and any(member.notifies for member in members)
-        self._notification = (self._sql.notify, self._address.channel, sender) if notifies else None
+    def write(self, commit_id: CommitId, members: Sequence[Member]) -> list[Outcome]:
+        """Write a group. Applied members are on disk when it returns."""
+        return self._write_all(commit_id, members, part=0, is_mistaken=False)
+
+    def _write_all(
+        self, commit_id: CommitId, members: Sequence[Member], *, part: int, is_mistaken: bool
+    ) -> list[Outcome]:
+        self._part = part
+        self._is_mistaken = is_mistaken
+        self.wakeups = Wakeups()
         order = apply_order(members)
         ordered = self._write(commit_id, [members[at] for at in order], is_whole=True)
-        outcomes = dict(zip(order, ordered, strict=True))
-        return [outcomes[at] for at in range(len(members))]
+        return _in_given_order(order, ordered)
 
     def was_committed(self, commit_id: CommitId) -> bool:
         """Whether any part of a group is on disk. Waits for a transaction of it that still runs."""
@@ -126,13 +159,12 @@ class PostgresWriter:
         if is_whole and self._has_function and not self._is_mistaken and is_eligible(members):
             try:
                 return self._write_optimistically(connection, commit_id, members)
-            except (psycopg.Error, MissedRow) as error:
-                if isinstance(error, psycopg.Error) and error.sqlstate not in (MISSED, NO_FUNCTION):
+            except (psycopg.Error, UnknownStatement) as error:
+                if not self._is_refuted(error):
                     raise
-                self._is_mistaken = True
-                self._has_function &= not isinstance(error, psycopg.errors.UndefinedFunction)
                 self._part -= 1  # the server has rolled it back, so its number is free
-                connection.execute("ROLLBACK")
+                if connection.info.transaction_status != TransactionStatus.IDLE:
+                    connection.execute("ROLLBACK")
         part = self._part
         self._part = self._part + 1
         transaction = self._begin(connection, commit_id, part, members, is_whole)
@@ -141,37 +173,99 @@ class PostgresWriter:
         outcomes = apply_members(transaction, members)
         if self._clock.marks_every_group:
             transaction.update(self._sql.advance_clock, transaction.now_ms, self._clock.slack_ms)
-        self._settled(connection, commit_id, part, lambda: self._commit(connection))
+        read = _read_wakeups(transaction)
+        self._settled(connection, commit_id, part, lambda: self._commit(connection, transaction, read))
+        if any(isinstance(member, LiftNumbers) for member in members):
+            self._numbers = InstanceNumbers()  # those that it has were fetched before the counter was lifted
         return outcomes
+
+    def _is_refuted(self, error: Exception) -> bool:
+        """Whether an error of the group function says that the group has to be written in another way."""
+        state = error.sqlstate if isinstance(error, psycopg.Error) else MISSED
+        self._has_function &= state != NO_FUNCTION
+        self._needs_begin |= state == UNSUITABLE
+        self._is_mistaken |= state in (MISSED, NO_FUNCTION, UNSUITABLE)
+        return self._is_mistaken
+
+    # ------------------------------------------------------------ one call
 
     def _write_optimistically(
         self, connection: PostgresConnection, commit_id: CommitId, members: Sequence[Member]
     ) -> list[Outcome]:
-        """The same in one round trip, assuming that every guard holds."""
+        """The same in one call of the group function, assuming that every guard holds."""
         part = self._part
         self._part = self._part + 1
-        sql = self._sql
+        transaction, outcomes = self._compose(commit_id, part, members, connection)
+        replies: list[GroupReply] = []
+
+        def commit() -> None:
+            replies.append(transaction.commit(connection, with_begin=self._needs_begin))
+
+        self._settled(connection, commit_id, part, commit)
+        for reply in replies:  # there is none if the connection was lost after the commit
+            self._note_reply(transaction, reply)
+        return outcomes
+
+    def _compose(
+        self, commit_id: CommitId, part: int, members: Sequence[Member], connection: PostgresConnection | None
+    ) -> tuple[OptimisticTransaction, list[Outcome]]:
         named = lock_set_of(members)
         now_ms = self._clock.now_ms()
-        asked: list[BoundStatement] = [
-            BEGIN,
-            self._begin_group,
-            (sql.lock_instances_and_ids, sorted(named.numbers), sorted(named.ids)),
-        ]
         transaction = OptimisticTransaction(
-            connection, self._address.schema, now_ms, asked=asked, numbers=self._numbers
+            self._address.schema,
+            now_ms,
+            head=GroupHead(commit_id, part, now_ms, sorted(named.numbers), sorted(named.ids)),
+            numbers=self._numbers,
+            is_relaxed=self._is_relaxed,
+            begin=(BEGIN, self._begin_group),
+            connection=connection,
         )
-        transaction.update(sql.begin_commit, commit_id, part, now_ms)
         outcomes = apply_members(transaction, members)
         if self._clock.marks_every_group:
-            transaction.execute(sql.advance_clock, now_ms, self._clock.slack_ms)
-        last: list[BoundStatement] = (
-            [(sql.server_time,)] if self._notification is None else [(sql.server_time,), self._notification]
-        )
-        self._settled(connection, commit_id, part, lambda: transaction.commit(*last))
-        if transaction.last:
-            self._clock.read(*transaction.last[0][0])
-        return outcomes
+            transaction.execute(self._sql.advance_clock, now_ms, self._clock.slack_ms)
+        return transaction, outcomes
+
+    def _note_reply(self, transaction: OptimisticTransaction, reply: GroupReply) -> None:
+        self._clock.read(reply.server_ms, reply.mark_ms)
+        self._note_wakeups(transaction, [list(reply.target_rows())])
+
+    def ready_connection(self) -> PostgresConnection | None:
+        """The connection, if it is open."""
+        return self._connection.ready()
+
+    def one_call(self, commit_id: CommitId, members: Sequence[Member], encoding: str) -> OneCall | None:
+        """The call that writes a group; None if it has to be written by `write`. Sends nothing and does not wait."""
+        if not self._has_function or self._needs_begin or not (may_be_one_call(members) and is_eligible(members)):
+            return None
+        order = apply_order(members)
+        with suppress(Exception):  # `write` meets the error again, and finds the member that causes it
+            transaction, outcomes = self._compose(commit_id, 0, [members[at] for at in order], None)
+            call = OneCall(commit_id, 0, order, transaction, outcomes, transaction.call().encode(encoding))
+            self._in_doubt[commit_id] = call.part
+            return call
+        return None
+
+    def succeeded(self, call: OneCall, reply: str) -> list[Outcome]:
+        """The outcomes of a group whose call returned."""
+        del self._in_doubt[call.commit_id]
+        self.wakeups = Wakeups()
+        self._note_reply(call.transaction, call.transaction.read_reply(reply))
+        return _in_given_order(call.order, call.outcomes)
+
+    def failed(self, call: OneCall, members: Sequence[Member], error: psycopg.Error | OSError) -> list[Outcome]:
+        """Write a group whose call failed in another way, unless the call is on disk and only its reply was lost."""
+        connection = self._connection.ready()
+        self._is_mistaken = False
+        if connection is None or classify_error(error) is ErrorClass.CONNECTION_LOST:
+            self._connection.lost(error)
+            self.wakeups = Wakeups()
+            if self._settle(call.commit_id, call.part):
+                return _in_given_order(call.order, call.outcomes)
+            return self._write_all(call.commit_id, members, part=call.part + 1, is_mistaken=False)
+        del self._in_doubt[call.commit_id]  # the server has rejected it
+        return self._write_all(call.commit_id, members, part=call.part, is_mistaken=self._is_refuted(error))
+
+    # ------------------------------------------------------------ waiting for each answer
 
     def _begin(
         self, connection: PostgresConnection, commit_id: CommitId, part: int, members: Sequence[Member], is_whole: bool
@@ -209,11 +303,16 @@ class PostgresWriter:
                 raise ConcurrentChange("an id was given to another instance while its row was waited for")
         return PostgresTransaction(connection, sql, now_ms)
 
-    def _commit(self, connection: PostgresConnection) -> None:
-        if self._notification is None:
-            connection.execute("COMMIT")
-        else:
-            run_pipelined(connection, self._notification, ("COMMIT",))
+    def _commit(
+        self, connection: PostgresConnection, transaction: PostgresTransaction, read: "Sequence[BoundStatement]"
+    ) -> None:
+        *targets, _ = run_pipelined(connection, *read, ("COMMIT",))
+        self._note_wakeups(transaction, targets)
+
+    def _note_wakeups(self, transaction: Transaction, targets: Sequence[list[Row]]) -> None:
+        """Add the wake-ups of a part that is on disk. `targets` are the rows that `_read_wakeups` asks for."""
+        if not transaction.wakeups.is_empty():
+            self.wakeups |= transaction.wakeups.resolve(targets[0] if targets else (), transaction.now_ms)
 
     def _settled(
         self, connection: PostgresConnection, commit_id: CommitId, part: int, commit: Callable[[], None]
@@ -248,6 +347,11 @@ class PostgresWriter:
         *_, rows, _ = self._connection.run(lambda connection: run_pipelined(connection, *asked))
         del self._in_doubt[commit_id]
         return bool(rows)
+
+
+def _in_given_order(order: Sequence[int], ordered: Sequence[Outcome]) -> list[Outcome]:
+    outcomes = dict(zip(order, ordered, strict=True))
+    return [outcomes[at] for at in range(len(ordered))]
 
 
 HEARTBEAT_LOCK_TIMEOUT: Final = "1s"

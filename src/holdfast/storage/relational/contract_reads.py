@@ -2,12 +2,13 @@
 
 import json
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
-from holdfast.core.activity_events import MOST_WAITING
-from holdfast.storage.contract import OPEN_CONTRACT
+from holdfast.core.activity_events import MOST_WAITING, ReportState
+from holdfast.payloads.limits import KIBIBYTE, MEBIBYTE
+from holdfast.storage.contract import COUNTS, OPEN_CONTRACT, RESTORE
 from holdfast.storage.large_payloads import reference_of
 from holdfast.storage.records import (
     AttemptKey,
@@ -24,43 +25,130 @@ from holdfast.storage.relational.reads import RelationalReads
 from holdfast.storage.relational.rows import attempt_of, report_of, request_of
 from holdfast.storage.relational.transaction import Row
 
+RowT = TypeVar("RowT")
+
 LONGEST_ERROR: Final = 100_000
 """Characters of the error of a report that are read. Its message is cut anyway."""
+LONGEST_CLAIM_BYTES: Final = 1_024
+SMALL_BYTES: Final = 8 * KIBIBYTE
+"""Values up to this size are read with their page. Larger ones are read one by one."""
+MOST_LARGE_BYTES: Final = 4 * MEBIBYTE
+"""The larger values of one page together, but for the last one: they are in memory, checked and committed at once."""
 MOST_WORKFLOWS: Final = 1_000
 """Names of workflows that are counted: a client may write any."""
 _OFFER_COLUMNS: Final = len(("exec_id", "entry", "withdrawn_at_ms"))
 _MANUAL: Final = RequestRecord.__struct_fields__.index("manual")
+_EXEC_ID: Final = 2
+_INPUT: Final = 6
+_PAYLOAD: Final = 7
+_ERROR: Final = 9
+_STATE: Final = 18
+"""Places of columns in the statements; the size of a value is behind it."""
+
+
+class _Page(Generic[RowT]):
+    """A page of rows while it is read."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._found: list[RowT] = []
+        self._passed = self._others = self._large_bytes = 0
+        self._last_row: int | None = None
+        self._is_cut = False
+
+    def takes(self, size_bytes: int) -> bool:
+        """Whether the page takes a value of this size, which is counted. If not, the page ends before its row."""
+        self._is_cut |= self._large_bytes >= MOST_LARGE_BYTES
+        self._large_bytes += size_bytes
+        return not self._is_cut
+
+    def add(self, row: Row, found: Sequence[RowT], *, is_mine: bool = True) -> None:
+        """The rows that one row of the statement stands for; none if another worker has to handle it."""
+        self._passed += 1
+        self._others += not is_mine
+        self._found.extend(found)
+        self._last_row = row[0]
+
+    def end(self) -> RowPage[RowT]:
+        return RowPage(
+            rows=self._found,
+            others=self._others,
+            last_row=self._last_row,
+            has_more=self._is_cut or self._passed >= self._limit,
+            has_unread=any(isinstance(row, ReportRow) and row.is_unread for row in self._found),
+        )
 
 
 class OpenContractReads(RelationalReads):
     """Reads of committed data, with those of the open contract."""
 
-    capabilities: frozenset[str] = frozenset({OPEN_CONTRACT})
+    capabilities: frozenset[str] = frozenset({OPEN_CONTRACT, RESTORE, COUNTS})
+
+    async def has_new_rows(self) -> bool:
+        [(found,)] = await self._read(self.sql.has_new_rows)
+        return bool(found)
 
     async def new_requests(
         self, workflows: Sequence[str], *, limit: int, largest: int, after: int = 0
     ) -> RowPage[RequestRow]:
-        rows = await self._read(self.sql.new_requests, json.dumps(workflows), largest, limit, after)
-        found = [request_of(row) for row in rows if row[-1]]
-        return RowPage(rows=found, others=len(rows) - len(found), last_row=rows[-1][0] if rows else None)
+        given = json.dumps(workflows), min(largest, SMALL_BYTES), limit, after
+        page: _Page[RequestRow] = _Page(limit)
+        for row in await self._read(self.sql.new_requests, *given):
+            if not row[-1]:
+                page.add(row, [], is_mine=False)
+            elif not _is_large(row, _INPUT, largest):
+                page.add(row, [request_of(row)])
+            elif not page.takes(row[_INPUT + 1]):
+                break
+            else:
+                values = await self._read(self.sql.read_input, row[0])
+                page.add(row, [request_of(_with(row, _INPUT, value)) for (value,) in values])
+        return page.end()
 
     async def new_reports(
         self, names: Sequence[str], *, limit: int, largest: int, after: int = 0
     ) -> RowPage[ReportRow]:
-        rows = await self._read(self.sql.new_reports, json.dumps(names), largest, LONGEST_ERROR, limit, after)
-        found = [report_of(row) for row in rows if row[-1]]
-        page = RowPage(rows=found, others=len(rows) - len(found), last_row=rows[-1][0] if rows else None)
-        waiting = {
-            report.exec_id for report, row in zip(found, (row for row in rows if row[-1]), strict=True) if row[-2]
-        }
-        for exec_id in waiting:
-            others = await self.reports_of(exec_id, limit=limit + MOST_WAITING, largest=largest)
-            found = [*(report for report in found if report.exec_id != exec_id), *others]
-        return msgspec.structs.replace(page, rows=found)
+        given = json.dumps(names), min(largest, SMALL_BYTES), LONGEST_CLAIM_BYTES, limit, after
+        page: _Page[ReportRow] = _Page(limit)
+        with_others: set[object] = set()
+        for row in await self._read(self.sql.new_reports, *given):
+            if not row[-1] or row[_EXEC_ID] in with_others:
+                page.add(row, [], is_mine=bool(row[-1]))
+            elif row[-2]:  # rows of the same attempt wait
+                if not page.takes(0):
+                    break
+                with_others.add(row[_EXEC_ID])
+                exec_id = report_of(row).exec_id
+                page.add(row, await self._reports_of(exec_id, limit + MOST_WAITING, largest, page))
+            elif (found := await self._with_values(row, largest, page)) is not None:
+                page.add(row, [found])
+            else:
+                break
+        return page.end()
 
     async def reports_of(self, exec_id: str, *, limit: int, largest: int) -> list[ReportRow]:
-        rows = await self._read(self.sql.reports_of, exec_id, largest, LONGEST_ERROR, limit)
-        return [report_of(row) for row in rows]
+        return await self._reports_of(exec_id, limit, largest, _Page(limit))
+
+    async def _reports_of(self, exec_id: str, limit: int, largest: int, page: "_Page[ReportRow]") -> list[ReportRow]:
+        """The values of NEW rows first: one of them is always read, so that each commit handles some row."""
+        rows = await self._read(self.sql.reports_of, exec_id, min(largest, SMALL_BYTES), LONGEST_CLAIM_BYTES, limit)
+        found: list[ReportRow] = []
+        for row in sorted(rows, key=lambda row: (row[_STATE] != ReportState.NEW, row[0])):
+            read = await self._with_values(row, largest, page)
+            found.append(msgspec.structs.replace(_without_values(row), is_unread=True) if read is None else read)
+        return sorted(found, key=lambda report: report.row)
+
+    async def _with_values(self, row: Row, largest: int, page: "_Page[ReportRow]") -> ReportRow | None:
+        """A report with its values; None if the page takes no more large ones."""
+        is_large = [_is_large(row, place, largest) for place in (_PAYLOAD, _ERROR)]
+        if not any(is_large):
+            return report_of(row)
+        if not page.takes((row[_PAYLOAD + 1] or 0) + min(row[_ERROR + 1] or 0, LONGEST_ERROR)):
+            return None
+        for payload, error in await self._read(self.sql.read_values, row[0], LONGEST_ERROR):
+            for place, value, is_read in zip((_PAYLOAD, _ERROR), (payload, error), is_large, strict=True):
+                row = _with(row, place, value) if is_read else row
+        return report_of(row)
 
     async def current_offer(self, key: AttemptKey) -> str | None:
         rows = await self._read(self.sql.current_offer, *key.primary_key)
@@ -132,6 +220,21 @@ class OpenContractReads(RelationalReads):
             payloads = await self.read_payloads(attempt.key.number, [reference])
             attempt = msgspec.structs.replace(attempt, input=payloads.get(reference, attempt.input))
         return OfferRecord(exec_id=exec_id, entry=entry, withdrawn_at_ms=withdrawn_at_ms, attempt=attempt)
+
+
+def _is_large(row: Row, place: int, largest: int) -> bool:
+    """Whether a value was not read with its page, and is not refused by its size."""
+    return row[place] is None and row[place + 1] is not None and row[place + 1] <= largest
+
+
+def _with(row: Row, place: int, value: object) -> Row:
+    return (*row[:place], value, *row[place + 1 :])
+
+
+def _without_values(row: Row) -> ReportRow:
+    for place in (_PAYLOAD, _ERROR):
+        row = _with(_with(row, place, None), place + 1, None)
+    return report_of(row)
 
 
 def _request_of(row: Row) -> RequestRecord:

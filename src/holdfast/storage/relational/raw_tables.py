@@ -134,6 +134,17 @@ class RawUpdate(Raw, frozen=True):
     answer: bytes | None
 
 
+class RawAttribute(Raw, frozen=True):
+    """A row of `attributes`."""
+
+    number: int
+    name: str
+    position: int
+    type: str
+    value: str
+    created_at_ms: int
+
+
 class RawWorker(Raw, frozen=True):
     """A row of `workers`."""
 
@@ -275,6 +286,9 @@ class RawTables(ABC):
 
     def updates(self) -> Iterator[RawUpdate | Unreadable]:
         return self._read("updates", RawUpdate, self.sql.audit_updates)
+
+    def attributes(self) -> Iterator[RawAttribute | Unreadable]:
+        return self._read("attributes", RawAttribute, self.sql.audit_attributes)
 
     def children(self) -> Iterator[RawChild | Unreadable]:
         """Instances that have a parent, in the order of the parents' numbers."""

@@ -2,7 +2,7 @@
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from holdfast.core.history import EventSetAside
@@ -11,6 +11,7 @@ from holdfast.core.lifecycle import InstanceState
 from holdfast.storage.large_payloads import read_stored, references_in
 from holdfast.storage.members.outcomes import PendingQueries
 from holdfast.storage.records import (
+    AttemptKey,
     AttemptRecord,
     DeadlineRecord,
     HistoryRow,
@@ -19,9 +20,12 @@ from holdfast.storage.records import (
     InstanceNumber,
     InstanceRecord,
     LoadedInstance,
+    NextDue,
+    OpenCount,
     OwnedRows,
     ParentAndChildren,
     QueueRow,
+    RestoreCounts,
     TimerRow,
     UpdateRow,
     WorkerLoad,
@@ -32,6 +36,7 @@ from holdfast.storage.relational.rows import (
     instance_of,
     owned_rows_of,
     relatives_of,
+    state_of,
     update_of,
 )
 from holdfast.storage.relational.statements import Statements
@@ -41,6 +46,8 @@ BoundStatement: TypeAlias = tuple[Any, ...]
 """A statement with its values."""
 SET_ASIDE: Final = f'"{EventSetAside.__struct_config__.tag}"'.encode()
 """Occurs in the stored events of a turn that set an event aside."""
+BEFORE_ALL: Final = (-1, 0, 0, "", 0)
+"""The primary key of an attempt before every other."""
 
 
 class RelationalReads(ABC):
@@ -68,28 +75,50 @@ class RelationalReads(ABC):
         rows = await self._read(self.sql.read_instance, number)
         return instance_of(rows[0]) if rows else None
 
+    async def read_instances(self, numbers: Collection[InstanceNumber]) -> list[InstanceRecord]:
+        return [instance_of(row) for row in await self._read(self.sql.read_instances, json.dumps(sorted(numbers)))]
+
     async def count_earlier(self, instance_id: InstanceId) -> int:
         count: int = (await self._read(self.sql.count_earlier, instance_id))[0][0]
         return count
 
     async def load(self, number: InstanceNumber, execution: int) -> LoadedInstance:
+        [loaded] = await self.load_many([(number, execution)])
+        return loaded
+
+    async def load_many(self, executions: Sequence[tuple[InstanceNumber, int]]) -> list[LoadedInstance]:
         sql = self.sql
+        wanted = json.dumps(executions)
         turns, messages, timers, attempts = await self._read_all(
-            (sql.read_history, number, execution),
-            (sql.read_inbox, number),
-            (sql.read_timers, number, execution),
-            (sql.read_attempts, number, execution),
+            (sql.load_history, wanted), (sql.load_inbox, wanted), (sql.load_timers, wanted), (sql.load_attempts, wanted)
         )
-        history = [HistoryRow(*row) for row in turns]
-        inbox = [InboxRow(*row) for row in messages]
-        named = references_in([*(row.events for row in history), *(row.event for row in inbox)])
-        return LoadedInstance(
-            history=history,
-            inbox=inbox,
-            timers=[TimerRow(*row) for row in timers],
-            attempts=[attempt_of(row) for row in attempts],
-            payloads=await self.read_payloads(number, named),
-        )
+        loaded = {
+            number: LoadedInstance(history=[], inbox=[], timers=[], attempts=[], payloads={})
+            for number, _ in executions
+        }
+        for number, *row in turns:
+            loaded[number].history.append(HistoryRow(*row))
+        for message in (InboxRow(*row) for row in messages):
+            loaded[message.number].inbox.append(message)
+        for number, *row in timers:
+            loaded[number].timers.append(TimerRow(*row))
+        for attempt in map(attempt_of, attempts):
+            loaded[attempt.key.number].attempts.append(attempt)
+        await self._add_payloads(loaded)
+        return [loaded[number] for number, _ in executions]
+
+    async def _add_payloads(self, loaded: Mapping[InstanceNumber, LoadedInstance]) -> None:
+        """Read the large payloads that the rows of instances name."""
+        named = [
+            (number, reference)
+            for number, each in loaded.items()
+            for reference in references_in([*(row.events for row in each.history), *(row.event for row in each.inbox)])
+        ]
+        if named:
+            found = await self._read_all(*((self.sql.read_payload, *one) for one in named))
+            for (number, reference), rows in zip(named, found, strict=True):
+                if rows:
+                    loaded[number].payloads[reference] = read_stored(reference, rows[0][0])
 
     async def read_history(self, number: InstanceNumber, execution: int) -> list[HistoryRow]:
         return [HistoryRow(*row) for row in await self._read(self.sql.read_history, number, execution)]
@@ -175,17 +204,20 @@ class RelationalReads(ABC):
         rows = await self._read(self.sql.expired_instances, self.now_ms(), limit)
         return [InstanceNumber(number) for (number,) in rows]
 
-    async def next_due_ms(
+    async def next_due(
         self, *, workflows: Sequence[str], queues: Sequence[str], names: Sequence[str], after_ms: int = -1
-    ) -> int | None:
-        asked: list[BoundStatement] = [(self.sql.next_expiry, after_ms)]
-        if workflows:
-            asked.append((self.sql.next_claimable, json.dumps(workflows), after_ms))
-        if names:
-            activities = json.dumps(names)
-            asked += [(self.sql.next_ready, queue, after_ms, activities) for queue in queues]
-        found = await self._read_all(*asked)
-        return min((time for rows in found for (time,) in rows if time is not None), default=None)
+    ) -> NextDue:
+        activities = json.dumps(names)
+        expiry, instances, *attempts = await self._read_all(
+            (self.sql.next_expiry, after_ms),
+            (self.sql.next_claimable, json.dumps(workflows), after_ms),
+            *((self.sql.next_ready, queue, after_ms, activities) for queue in queues if names),
+        )
+        return NextDue(
+            expiry_ms=_earliest(expiry),
+            instance_ms=_earliest(instances),
+            attempt_ms=_earliest([row for rows in attempts for row in rows]),
+        )
 
     async def has_blocked(self, workflows: Sequence[str], build: str) -> bool:
         return bool(await self._read(self.sql.blocked_elsewhere, json.dumps(workflows), build))
@@ -223,3 +255,23 @@ class RelationalReads(ABC):
     async def queues(self) -> list[QueueRow]:
         rows = await self._read(self.sql.queues, self.now_ms())
         return sorted((QueueRow(*row) for row in rows), key=lambda row: row.queue)
+
+    async def count_open(self, limit: int) -> list[OpenCount]:
+        rows = await self._read(self.sql.count_open, limit)
+        return [
+            OpenCount(workflow=workflow, state=state_of(InstanceState, state), instances=instances)
+            for workflow, state, instances in rows
+        ]
+
+    async def running_attempts(self, *, after: AttemptKey | None, limit: int) -> list[AttemptRecord]:
+        behind = BEFORE_ALL if after is None else after.primary_key
+        return [attempt_of(row) for row in await self._read(self.sql.running_attempts, *behind, limit)]
+
+    async def count_restored(self) -> RestoreCounts:
+        [(instances, external_attempts)] = await self._read(self.sql.count_restored)
+        return RestoreCounts(instances=instances, external_attempts=external_attempts)
+
+
+def _earliest(rows: Sequence[Row]) -> int | None:
+    """The earliest of the times in the only column of rows."""
+    return min((time for (time,) in rows if time is not None), default=None)

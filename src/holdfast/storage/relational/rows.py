@@ -123,7 +123,7 @@ def request_of(row: Row) -> RequestRow:
 
 def report_of(row: Row) -> ReportRow:
     texts = _ClientTexts()
-    number, execution, activity, attempt, dimension, name = row[11:17]
+    number, execution, activity, attempt, dimension, name = row[12:18]
     return ReportRow(
         row=row[0],
         event_id=texts.name(row[1], "event_id") or "",
@@ -132,8 +132,8 @@ def report_of(row: Row) -> ReportRow:
         transition=texts.text(row[5], "transition") or "",
         sequence=row[6],
         payload=texts.data(row[7], row[8], "payload"),
-        error=texts.data(row[9], None, "error"),
-        inserted_at_ms=row[10],
+        error=texts.data(row[9], row[10], "error"),
+        inserted_at_ms=row[11],
         key=None if number is None else AttemptKey(number, execution, activity, attempt, dimension),
         name=name,
         fault=texts.fault,

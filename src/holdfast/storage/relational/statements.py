@@ -18,7 +18,8 @@ A line ``-- optional`` marks a file that not every database can run and that the
 import re
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from importlib.resources import files
+from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from holdfast.core.checks import require
@@ -32,6 +33,18 @@ ColumnLists: TypeAlias = Mapping[str, tuple[str, ...]]
 
 def _unchanged(text: str) -> str:
     return text
+
+
+def files_of(package: str, folder: str) -> list[tuple[str, str]]:
+    """The SQL files of a folder in a package: their names and texts, in no order."""
+    place = Path(import_module(package).__path__[0], folder)
+    if place.is_dir():
+        return [(path.name, path.read_text("utf-8")) for path in place.iterdir() if path.name.endswith(SUFFIX)]
+    # A package in an archive. This import takes longer than reading all files of a folder.
+    from importlib.resources import files  # noqa: PLC0415
+
+    entries = (files(package) / folder).iterdir()
+    return [(entry.name, entry.read_text("utf-8")) for entry in entries if entry.name.endswith(SUFFIX)]
 
 
 class _ColumnList(tuple[str, ...]):
@@ -64,13 +77,12 @@ class Statements:
         lists = {**COLUMNS, **raw_columns}
         parts: dict[str, object] = {name: _ColumnList(columns) for name, columns in lists.items()}
         parts["row_lock"] = row_lock
-        for folder in (SHARED, package):  # a file of the database's own package replaces the shared one
-            for source in (files(folder) / "sql").iterdir():
-                if source.name.endswith(SUFFIX):
-                    lines = source.read_text(encoding="utf-8").splitlines()
-                    text = " ".join(line.strip() for line in lines if not line.lstrip().startswith("--"))
-                    statement = translate(text.format_map(parts).rstrip())
-                    setattr(self, source.name.removesuffix(SUFFIX), statement)
+        for owner in (SHARED, package):  # a file of the database's own package replaces the shared one
+            for name, content in files_of(owner, "sql"):
+                lines = [line.strip() for line in content.splitlines()]
+                text = " ".join([line for line in lines if not line.startswith("--")])
+                statement = translate(text.format_map(parts).rstrip())
+                setattr(self, name.removesuffix(SUFFIX), statement)
 
 
 _OLDEST: Final = re.compile(r"^-- oldest: (\d+)$", re.MULTILINE)
@@ -95,9 +107,7 @@ class Migration(NamedTuple):
 @lru_cache
 def migrations(package: str) -> tuple[Migration, ...]:
     """The migrations of a database, oldest first."""
-    folder = files(package) / "migrations"
-    scripts = sorted((entry for entry in folder.iterdir() if entry.name.endswith(".sql")), key=lambda entry: entry.name)
-    return tuple(read(entry.name, entry.read_text(encoding="utf-8")) for entry in scripts)
+    return tuple(read(name, text) for name, text in sorted(files_of(package, "migrations")))
 
 
 def read(name: str, text: str) -> Migration:

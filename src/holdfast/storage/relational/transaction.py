@@ -3,6 +3,7 @@
 from typing import Any, Protocol
 
 from holdfast.storage.relational.statements import Statements
+from holdfast.storage.wakeups import WakeupTargets
 
 Row = tuple[Any, ...]
 
@@ -22,6 +23,11 @@ class Transaction(Protocol):
     @property
     def sql(self) -> Statements:
         """The statements of this database."""
+        ...
+
+    @property
+    def wakeups(self) -> WakeupTargets:
+        """Collects the instances and queues that other processes have to know of."""
         ...
 
     @property

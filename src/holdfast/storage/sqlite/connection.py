@@ -123,6 +123,22 @@ def open_read_only(path: Path, *, may_be_empty: bool = False) -> SqliteConnectio
     return connection
 
 
+def open_for_copying(path: Path) -> tuple[SqliteConnection, bool]:
+    """A connection to an existing store of this release or an earlier one that changes nothing, and whether it has the
+    schema of this release."""
+    if not path.is_file():
+        raise StoreError(f"there is no store at {path}")
+    try:
+        connection = _connect(path, apsw.SQLITE_OPEN_READONLY)
+        version, newest = _check_schema(connection, path)
+    except apsw.Error as error:
+        raise StoreError(f"{path} cannot be read as a store: {error}") from error
+    if version == 0:
+        connection.close()
+        raise StoreError(f"{path} holds nothing yet")
+    return connection, version >= newest
+
+
 def is_current(connection: SqliteConnection, path: Path) -> bool:
     """Whether the schema has all migrations of this release; it may have more."""
     version, newest = _check_schema(connection, path)

@@ -1,8 +1,10 @@
 """Notifications between the processes that share a SQLite file: a datagram socket for each, in a folder beside it.
 
-A notification carries no data: the receiver polls the store. A lost one delays the receiver until its next poll, and an
-unnecessary one costs a poll. So `notify` never raises: if it cannot send (no descriptor is free), the others find the
-commit at their next poll. A folder or socket that was removed is created again by the next `notify`.
+A datagram carries a `Wakeup`. One commit sends at most one to each process: work goes to all, the end of an instance to
+the processes that wait for it. A socket queues about ten datagrams; what a full queue refuses is sent again a
+millisecond later, together with what came meanwhile. A lost one delays the receiver until its next poll. So `notify`
+never raises: if it cannot send (no descriptor is free), the others find the commit at their next poll. A folder or
+socket that was removed is created again by the next `notify`.
 
 Other programs that write to the file notify no process. A worker detects their rows by a probe (`foreign_writes`).
 """
@@ -17,11 +19,15 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from holdfast.storage.sqlite.foreign_writes import ForeignWriteProbe
+from holdfast.storage.wakeups import EVERYTHING, NOTHING, Heard, Wakeup, Wakeups, decode_wakeup, encode_wakeup
 
 logger = logging.getLogger("holdfast")
 
 FOLDER_MODE: Final = 0o700
-DATAGRAM: Final = b"!"
+LONGEST_DATAGRAM: Final = 65_536
+RETRY_SECONDS: Final = 0.001
+MOST_RETRIES: Final = 50
+"""How often a datagram for a full queue is sent again: for a twentieth of a second, then the receiver polls."""
 MakeProbe: TypeAlias = Callable[[Callable[[str | None], None]], ForeignWriteProbe]
 MOST_DATAGRAMS: Final = 64
 SETTLING_SECONDS: Final = 2.0
@@ -32,7 +38,7 @@ a resolution of a few milliseconds, some of a second."""
 class SocketNotifier:
     """Sends to all other processes and receives from them. Sockets of processes that died are deleted."""
 
-    def __init__(self, store: Path, name: str, heard: Callable[[], None], make_probe: MakeProbe | None = None) -> None:
+    def __init__(self, store: Path, name: str, heard: Heard, make_probe: MakeProbe | None = None) -> None:
         self._folder = store.with_name(store.name + "-wake")
         self._name = name
         self._heard = heard
@@ -44,6 +50,9 @@ class SocketNotifier:
         self._is_failing = False
         self._make_probe = make_probe
         self._probe: ForeignWriteProbe | None = None
+        self._refused: dict[str, Wakeup] = {}
+        """Wake-ups that a full queue refused, by the name of the receiver."""
+        self._retries = 0
 
     def open(self) -> None:
         """Create the socket and start to listen."""
@@ -99,12 +108,17 @@ class SocketNotifier:
             (self._folder / self._name).unlink()  # the folder stays: another process may be about to use it
         os.close(self._descriptor)
 
-    def notify(self) -> None:
-        """Notify every other process. An error is logged once, until a later call succeeds."""
+    def notify(self, wakeups: Wakeups) -> None:
+        """Wake other processes. An error is logged once, until a later call succeeds."""
         if self._socket is None:
             return
         try:
-            self._send_to_all()
+            others = self._known()  # also without wake-ups: it creates a socket again that was removed
+            to_each = dict(wakeups.to_each)
+            if wakeups.to_all:
+                for name in others:
+                    to_each[name] = to_each.get(name, NOTHING) | wakeups.to_all
+            self._send(to_each)
         except OSError as error:
             if not self._is_failing:
                 logger.warning(
@@ -116,19 +130,34 @@ class SocketNotifier:
         else:
             self._is_failing = False
 
-    def _send_to_all(self) -> None:
-        others = self._known()  # first: listing them may open another socket
-        own = self._socket
-        if own is None:
-            return
-        for name in others:
+    def _send(self, to_each: dict[str, Wakeup]) -> None:
+        for name, wakeup in to_each.items():
+            own = self._socket
+            if own is None:
+                return
+            whole = self._refused.pop(name, NOTHING) | wakeup
             try:
-                own.sendto(DATAGRAM, _address(self._descriptor, name))
+                own.sendto(encode_wakeup(whole.bounded()), _address(self._descriptor, name))
             except BlockingIOError:
-                continue  # its queue is full of notifications already
+                self._retry_later(name, whole)
             except (ConnectionRefusedError, FileNotFoundError):
                 with suppress(OSError):
                     (self._folder / name).unlink()
+
+    def _retry_later(self, name: str, wakeup: Wakeup) -> None:
+        if not self._refused:
+            asyncio.get_running_loop().call_later(RETRY_SECONDS, self._retry)
+        self._refused[name] = wakeup
+
+    def _retry(self) -> None:
+        refused = self._refused
+        self._refused = {}
+        self._retries = self._retries + 1 if self._retries < MOST_RETRIES else 0
+        if self._retries:
+            with suppress(OSError):  # the receivers poll
+                self._send(refused)
+        if not self._refused:
+            self._retries = 0
 
     def _known(self) -> list[str]:
         """The other sockets. The folder is listed when it has changed, and until its modification time is reliable."""
@@ -164,11 +193,17 @@ class SocketNotifier:
             return []
 
     def _read(self) -> None:
-        with suppress(OSError):  # nothing is left to read, or it cannot be read: a poll does no harm
+        wakeup = NOTHING
+        try:
             for _ in range(MOST_DATAGRAMS):
                 if self._socket is not None:
-                    self._socket.recv(len(DATAGRAM))
-        self._heard()
+                    wakeup |= decode_wakeup(self._socket.recv(LONGEST_DATAGRAM))
+        except BlockingIOError:
+            pass  # nothing is left to read
+        except OSError:
+            wakeup = EVERYTHING  # a poll does no harm
+        if wakeup:
+            self._heard(wakeup)
 
 
 def _address(folder: int, name: str) -> str:

@@ -8,8 +8,6 @@ disk is slow or another process is writing, the group is written on the writer's
 """
 
 import asyncio
-import shutil
-import tempfile
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,27 +19,40 @@ import apsw
 from holdfast.core.leases import Heartbeat, HeartbeatReply
 from holdfast.errors import ClientClosed, StoreError, StoreReplaced
 from holdfast.fork import generation
-from holdfast.storage.contract import CLIENT_ROWS_KEPT_MS, COMMITS_KEPT_MS, IN_MEMORY, TOMBSTONES_KEPT_MS, Notifier
+from holdfast.storage.contract import (
+    CLIENT_ROWS_KEPT_MS,
+    COMMITS_KEPT_MS,
+    IN_MEMORY,
+    SEARCH,
+    TOMBSTONES_KEPT_MS,
+    Notifier,
+)
 from holdfast.storage.members.member import Member
 from holdfast.storage.members.outcomes import Outcome
 from holdfast.storage.members.workers import Registration
 from holdfast.storage.records import CommitId
 from holdfast.storage.relational.contract_reads import OpenContractReads
 from holdfast.storage.relational.reads import BoundStatement
+from holdfast.storage.relational.search_reads import SearchReads
 from holdfast.storage.relational.transaction import Row
 from holdfast.storage.sqlite.connection import check_library, create, open_read_only, open_reader, statements
 from holdfast.storage.sqlite.files import StoreFiles
 from holdfast.storage.sqlite.foreign_writes import ForeignWriteProbe
 from holdfast.storage.sqlite.notifier import SocketNotifier
 from holdfast.storage.sqlite.writer import SqliteWriter
+from holdfast.storage.wakeups import Heard, Notify, ignore_wakeups
 
 if TYPE_CHECKING:
     from holdfast.storage.sqlite.connection import SqliteConnection
+    from holdfast.storage.sqlite.search import SearchConnection, SqliteDialect
 
 Value = TypeVar("Value")
 
 SLOW_COMMIT_MS: Final = 5.0
 """If a commit takes longer than this, smoothed, groups are written on the writer's thread."""
+SHORT_COMMIT_MS: Final = 1.0
+"""If a commit takes less than this, smoothed, the caller's thread waits for the lock, for a millisecond at most: most
+commits of other processes end meanwhile. Two engines run about a tenth more."""
 PROBE_EVERY: Final = 32
 """After this many groups on the writer's thread the caller's thread is tried again."""
 SMOOTHING: Final = 0.2
@@ -55,8 +66,10 @@ _PARENT_CONNECTIONS: list[object] = []
 """Connections of the parent of a forked process. They belong to the parent, and the child does not close them."""
 
 
-class SqliteStore(OpenContractReads):
+class SqliteStore(OpenContractReads, SearchReads):
     """A store on one file. Any number of processes of one machine may use it at the same time."""
+
+    capabilities = OpenContractReads.capabilities | {SEARCH}
 
     def __init__(
         self,
@@ -78,6 +91,7 @@ class SqliteStore(OpenContractReads):
         self._heartbeat_writer: SqliteWriter | None = None
         self._heartbeat_lock = threading.Lock()
         self._reader: SqliteConnection | None = None
+        self._searcher: SearchConnection | None = None
         self._files: StoreFiles | None = None
         self._mark_ms = 0
         self._generation = generation()
@@ -94,7 +108,7 @@ class SqliteStore(OpenContractReads):
         """The file. Processes that share it share the store."""
         return self._path
 
-    def make_notifier(self, name: str, heard: Callable[[], None]) -> Notifier:
+    def make_notifier(self, name: str, heard: Heard) -> Notifier:
         """A notifier that uses sockets beside the file: every process that shares the file is on this machine."""
         return SocketNotifier(self._path, name, heard, None if self._named == IN_MEMORY else self._make_probe)
 
@@ -118,6 +132,8 @@ class SqliteStore(OpenContractReads):
         if self._was_closed:
             raise StoreError(f"the store {self._named} was closed and cannot be opened again; make another one")
         if self._named == IN_MEMORY:
+            import tempfile  # noqa: PLC0415 - slow to import, and not needed for a file
+
             self._temporary = tempfile.mkdtemp(prefix="holdfast-")
             self._path = Path(self._temporary) / "memory.db"
         self._writer = await self._on_writer_thread(self._open_writer)
@@ -157,19 +173,25 @@ class SqliteStore(OpenContractReads):
     async def close(self) -> None:
         """Close everything, also with errors of the disk: the WAL is read when the store is opened next."""
         if self._generation != generation():
-            _PARENT_CONNECTIONS.append((self._writer, self._reader, self._heartbeat_writer, self._files))
+            parts = (self._writer, self._reader, self._heartbeat_writer, self._files, self._searcher)
+            _PARENT_CONNECTIONS.append(parts)
             self._writer = self._reader = self._heartbeat_writer = self._files = self._temporary = None
+            self._searcher = None
             return
         self._was_closed = True
         writer = self._writer
         self._writer = None
         reader = self._reader
         self._reader = None
+        searcher = self._searcher
+        self._searcher = None
         heartbeat_writer = self._heartbeat_writer
         self._heartbeat_writer = None
         files = self._files
         self._files = None
         try:
+            if searcher is not None:
+                searcher.close()
             if reader is not None:
                 reader.close()
             if heartbeat_writer is not None:
@@ -179,6 +201,8 @@ class SqliteStore(OpenContractReads):
                 await self._on_writer_thread(lambda: _close(writer, files))
             self._executor.shutdown()
             if self._temporary is not None:
+                import shutil  # noqa: PLC0415 - see `open`
+
                 shutil.rmtree(self._temporary, ignore_errors=True)
                 self._temporary = None
 
@@ -189,16 +213,21 @@ class SqliteStore(OpenContractReads):
             self._mark_ms = now_ms
         return self._mark_ms
 
-    async def commit(self, commit_id: CommitId, members: Sequence[Member]) -> list[Outcome]:
+    async def commit(
+        self, commit_id: CommitId, members: Sequence[Member], notify: Notify = ignore_wakeups
+    ) -> list[Outcome]:
         writer = self._open(self._writer)
         self._groups += 1
         if not self._waiting and (self._commit_ms < SLOW_COMMIT_MS or self._groups % PROBE_EVERY == 0):
-            outcomes = writer.try_write(commit_id, members)
+            outcomes = writer.try_write(commit_id, members, soon=self._commit_ms < SHORT_COMMIT_MS)
             if outcomes is not None:
                 took_ms = min(writer.last_commit_ms, LONGEST_COUNTED_MS)
                 self._commit_ms += (took_ms - self._commit_ms) * SMOOTHING
+                notify(writer.wakeups)
                 return outcomes
-        return await self._apart(lambda: writer.write(commit_id, members))
+        written, wakeups = await self._apart(lambda: (writer.write(commit_id, members), writer.wakeups))
+        notify(wakeups)
+        return written
 
     async def prune(self) -> bool:
         """Scan commits in batches by their ids: an index by age would cost every group. It writes only if it has found
@@ -280,6 +309,22 @@ class SqliteStore(OpenContractReads):
             raise StoreError(
                 f"{self._named} has a damaged row, whose text is not UTF-8 ({error}); run holdfast verify"
             ) from error
+
+    @property
+    def _dialect(self) -> "SqliteDialect":
+        from holdfast.storage.sqlite.search import SqliteDialect  # noqa: PLC0415 - few processes search
+
+        return SqliteDialect()
+
+    async def _search(self, *asked: BoundStatement) -> list[list[Row]]:
+        from holdfast.storage.sqlite.search import SearchConnection  # noqa: PLC0415
+
+        self._open(self._reader)
+        if self._searcher is None:
+            open_one = open_reader if self._writer else open_read_only
+            self._searcher = SearchConnection(self._path, self._elapsed_ms, open_one)
+        searcher = self._searcher
+        return await asyncio.get_running_loop().run_in_executor(searcher.thread, searcher.run, asked)
 
     def _open(self, part: Value | None) -> Value:
         if self._generation != generation():

@@ -5,6 +5,10 @@ takes it again first, and the others starve. Here one process waits on the secon
 the first; a process that releases the first has to wait behind the one at the gate. The system releases both locks when
 their holder dies.
 
+`flock` has no time limit. A thread that must not wait long (`take` with `soon`) waits at the gate for a datagram, which
+every release sends to the one address of the gate; if there is none, the datagram is dropped. Without it, as between
+containers with network namespaces of their own, the wait ends after a millisecond.
+
 The lock of a process that is stopped in the middle of a commit (SIGSTOP, a debugger, a frozen container) cannot be
 taken over safely. Reads continue; writers wait until that process continues or dies. A monitor thread, which sleeps
 while there is no wait, logs one warning for each long wait, with the process that holds the lock.
@@ -13,9 +17,11 @@ while there is no wait, logs one warning for each long wait, with the process th
 import fcntl
 import logging
 import os
+import select
+import socket
 import threading
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -130,6 +136,9 @@ lock_waits: Final = LockWaitMonitor()
 """One monitor and one thread for the process, however many stores are open."""
 
 FILE_MODE: Final = 0o600
+SOON_MS: Final = 1
+"""How long `take` waits with `soon`. The holder may be stopped, and the thread that waits has other work."""
+RELEASED: Final = b"!"
 REOPENINGS: Final = 10
 """The limit for a lock file that is removed repeatedly. SQLite's own lock still admits one writer at a time."""
 
@@ -140,25 +149,28 @@ class WriteLock:
     def __init__(self, store: Path) -> None:
         self._inside = LockFile(store.with_name(store.name + LOCK_SUFFIX))
         self._gate = LockFile(store.with_name(store.name + "-gate"))
+        self._signal = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
 
     def close(self) -> None:
+        self._signal.close()
         self._inside.close()
         self._gate.close()
 
-    def take(self, *, wait: bool) -> bool:
-        """Take the lock, in turn. Without `wait` it returns False if the lock is held; with it, it waits without limit.
+    def take(self, *, wait: bool, soon: bool = False) -> bool:
+        """Take the lock, in turn. With `wait` it waits without limit. Without it, it returns False if the lock is held;
+        with `soon` if it is still held after a millisecond, or another process waits for it.
 
         A lock on a removed file excludes only processes that opened it before, so it is taken on the new file instead.
         """
         for _ in range(REOPENINGS):
-            if not self._take(wait=wait):
+            if not self._take(wait=wait, soon=soon):
                 return False
             if self._inside.is_in_place() or not self._inside.reopen():
                 break
         return True
 
-    def _take(self, *, wait: bool) -> bool:
-        if self._try():
+    def _take(self, *, wait: bool, soon: bool) -> bool:
+        if self._try(soon=soon):
             return True
         if not wait:
             return False
@@ -177,24 +189,34 @@ class WriteLock:
             lock_waits.end(waiter)
         return True
 
-    def _try(self) -> bool:
-        at_once = fcntl.LOCK_EX | fcntl.LOCK_NB
-        inside = self._inside.descriptor
-        gate = self._gate.descriptor
-        try:
-            fcntl.flock(gate, at_once)
-        except BlockingIOError:
+    def _try(self, *, soon: bool) -> bool:
+        gate = self._gate
+        if not gate.try_lock():
             return False
         try:
-            fcntl.flock(inside, at_once)
-        except BlockingIOError:
-            return False
+            return self._inside.try_lock() or (soon and self._take_soon())
         finally:
-            fcntl.flock(gate, fcntl.LOCK_UN)
-        return True
+            fcntl.flock(gate.descriptor, fcntl.LOCK_UN)
+
+    def _take_soon(self) -> bool:
+        """Wait for the release of the lock. The gate is taken, so no other process uses its address."""
+        inside = self._inside
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as own:
+            try:
+                own.bind(self._gate.address)
+            except OSError:
+                return False
+            if inside.try_lock():  # it was released before the address was bound
+                return True
+            released = select.poll()
+            released.register(own, select.POLLIN)
+            released.poll(SOON_MS)
+        return inside.try_lock()
 
     def release(self) -> None:
         fcntl.flock(self._inside.descriptor, fcntl.LOCK_UN)
+        with suppress(OSError):  # no process waits for the datagram
+            self._signal.sendto(RELEASED, self._gate.address)
 
     @contextmanager
     def held(self) -> Generator[None]:
@@ -209,7 +231,7 @@ class WriteLock:
 class LockFile:
     """An empty file beside the store that is only locked. If it was removed, it is created again."""
 
-    __slots__ = ("_identity", "descriptor", "path")
+    __slots__ = ("_identity", "address", "descriptor", "path")
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -220,6 +242,14 @@ class LockFile:
 
     def close(self) -> None:
         os.close(self.descriptor)
+
+    def try_lock(self) -> bool:
+        """Lock the file if it is not locked."""
+        try:
+            fcntl.flock(self.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
 
     def is_in_place(self) -> bool:
         """Whether the path still names the open file."""
@@ -247,3 +277,5 @@ class LockFile:
         self.descriptor = os.open(self.path, os.O_RDWR | os.O_CLOEXEC | flags, FILE_MODE)
         found = os.fstat(self.descriptor)
         self._identity = (found.st_dev, found.st_ino)
+        self.address = f"\0holdfast-{found.st_dev:x}-{found.st_ino:x}"
+        """In the abstract namespace: no file, and the same for all processes that have the lock file open."""

@@ -7,6 +7,7 @@ until that member is alone. An error of the disk concerns the whole group: nothi
 raised.
 """
 
+import json
 import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -35,12 +36,13 @@ from holdfast.storage.sqlite.connection import (
 from holdfast.storage.sqlite.files import StoreFiles
 from holdfast.storage.sqlite.foreign_writes import ForeignLock, ForeignLockWait
 from holdfast.storage.sqlite.write_lock import WriteLock
+from holdfast.storage.wakeups import Wakeups, WakeupTargets
 
 
 class SqliteTransaction:
     """Statements of one group, between its BEGIN and its COMMIT."""
 
-    __slots__ = ("_changes", "_execute", "_fetch", "now_ms", "sql")
+    __slots__ = ("_changes", "_execute", "_fetch", "now_ms", "sql", "wakeups")
     reads_are_cheap = True
 
     def __init__(self, connection: SqliteConnection, cursor: SqliteCursor, now_ms: int) -> None:
@@ -49,6 +51,7 @@ class SqliteTransaction:
         self._changes = connection.changes
         self.now_ms = now_ms
         self.sql = statements()
+        self.wakeups = WakeupTargets()
 
     def update(self, statement: str, *bindings: Any) -> int:
         """Run a statement that changes rows. Returns their number."""
@@ -95,6 +98,16 @@ _BROKEN: Final = (
 """The disk or the file is at fault, not a member of the group."""
 
 
+def _wakeups_of(transaction: SqliteTransaction) -> Wakeups:
+    """The wake-ups of a transaction that is about to be committed."""
+    targets = transaction.wakeups
+    if targets.is_empty():
+        return Wakeups()
+    numbers = targets.numbers()
+    rows = transaction.fetch(transaction.sql.wakeup_targets, json.dumps(numbers)) if numbers else []
+    return targets.resolve(rows, transaction.now_ms)
+
+
 class SqliteWriter:
     """A connection that writes. Not shared between threads."""
 
@@ -114,6 +127,8 @@ class SqliteWriter:
         self._elapsed_ms = elapsed_ms
         self.last_commit_ms = 0.0
         """The duration of the last COMMIT, without the statements before it."""
+        self.wakeups = Wakeups()
+        """The wake-ups of the last group."""
         self._connection = open_writer(path, durability=durability)
         self._lock = WriteLock(path)
         self._cursor = self._connection.cursor()
@@ -157,9 +172,11 @@ class SqliteWriter:
         self._lock.take(wait=True)
         return self._write_and_release(commit_id, members)
 
-    def try_write(self, commit_id: CommitId, members: Sequence[Member]) -> list[Outcome] | None:
-        """Write a group if the write lock is free; None if it is held, by a process of Holdfast or another program."""
-        if not self._lock.take(wait=False):
+    def try_write(self, commit_id: CommitId, members: Sequence[Member], *, soon: bool = False) -> list[Outcome] | None:
+        """Write a group if the write lock is free, with `soon` if it is free within a millisecond; None if it is held,
+        by a process of Holdfast or another program.
+        """
+        if not self._lock.take(wait=False, soon=soon):
             return None
         foreign = self._foreign
         foreign.may_wait = False
@@ -183,6 +200,7 @@ class SqliteWriter:
             self._check_files()
             if self._cursor.execute(self._sql.find_commit, (commit_id,)).fetchall():
                 return [Rejected(reason="a commit of this id was made before") for _ in members]
+            self.wakeups = Wakeups()
             outcomes = self._write_group(commit_id, members)
             self._check_files()
             if self._wal_pages >= CHECKPOINT_PAGES:
@@ -259,6 +277,7 @@ class SqliteWriter:
             transaction = self._begin()
             outcomes = apply_members(transaction, members)
             transaction.update(self._sql.insert_commit, commit_id, transaction.now_ms)
+            wakeups = _wakeups_of(transaction)
             before_ms = self._elapsed_ms()
             self._cursor.execute("COMMIT")
             self.last_commit_ms = self._elapsed_ms() - before_ms
@@ -274,6 +293,7 @@ class SqliteWriter:
             self._foreign.may_wait = True  # a part may be on disk from here on, so the group cannot be handed over
             middle = len(members) // 2
             return self._write_group(commit_id, members[:middle]) + self._write_group(commit_id, members[middle:])
+        self.wakeups |= wakeups
         return outcomes
 
     def _begin(self) -> SqliteTransaction:

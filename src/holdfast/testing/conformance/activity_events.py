@@ -5,7 +5,7 @@ They apply to stores with the capability `OPEN_CONTRACT`; for other stores they 
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final, cast
+from typing import Any, Final, Self, cast
 from unittest import SkipTest
 
 import msgspec
@@ -83,7 +83,7 @@ class Executor:
         name: str = "a",
         fields: Mapping[str, Any] = MappingProxyType({}),
         **options: Any,
-    ) -> "Executor":
+    ) -> Self:
         """An executor that sees a READY attempt, or one with other fields."""
         outcome = await bench.one(start(name, first=first_turn(ANNA, activities=0)))
         check(not isinstance(outcome, Rejected))
@@ -185,6 +185,7 @@ def checked(row: ReportRow) -> CheckedReport:
         inserted_at_ms=row.inserted_at_ms,
         fault=row.fault,
         event_id=row.event_id,
+        is_unread=row.is_unread,
     )
 
 
@@ -205,6 +206,7 @@ class ReportRules(Rules):
         async def case(bench: Bench, store: OpenContractStore) -> None:
             executor = await Executor.of(bench, store)
             check(await executor.state() == ("READY", 999))
+            check([(row.ready, row.running) for row in await store.queues()] == [(1, 0)])
             check(await executor.report("QUEUED", claim="c") == ("APPLIED", None))
             check(await executor.state() == ("QUEUED", 899))
             state, refusal = await executor.report("QUEUED", claim="d")
@@ -215,7 +217,9 @@ class ReportRules(Rules):
             check(await executor.state() == ("PREPARING", 899))
             check(await executor.report("RUNNING", claim="c") == ("APPLIED", None))
             check(await executor.state() == ("RUNNING", 889))
+            check([(row.ready, row.running) for row in await store.queues()] == [(0, 1)])
             check(await executor.report("COMPLETED", claim="c", payload='{"a":1}') == ("APPLIED", None))
+            check(await store.queues() == [])
             attempt = await executor.attempt()
             check((attempt.state, attempt.ledger) == ("COMPLETED", 889_000_001_000_000))
             [event] = await executor.inbox()

@@ -31,6 +31,7 @@ from holdfast.storage.members.outcomes import Applied, Outcome, StartedInstance
 from holdfast.storage.members.turns import InstanceEnd, Turn, TurnEffects
 from holdfast.storage.members.workers import Registration
 from holdfast.storage.records import AttemptKey, CommitId, Fence, InstanceId, InstanceNumber, InstanceRecord, NewAttempt
+from holdfast.storage.wakeups import Notify, ignore_wakeups
 
 RUNNING_LEDGER = 889_000_000_000_000
 FIRST_TIME_MS = 1_000_000
@@ -61,9 +62,9 @@ class Bench:
 
     # ------------------------------------------------------------ verbs
 
-    async def commit(self, *members: Member) -> list[Outcome]:
+    async def commit(self, *members: Member, notify: Notify = ignore_wakeups) -> list[Outcome]:
         self.last_id = CommitId(next(self._ids))
-        return await self.store.commit(self.last_id, members)
+        return await self.store.commit(self.last_id, members, notify)
 
     async def one(self, member: Member) -> Outcome:
         return (await self.commit(member))[0]

@@ -43,7 +43,7 @@ class DeadlineRules(Rules):
             deadline = await bench.store.read_deadline(record.number)
             check(deadline is not None and deadline.at_ms == began_ms + LIMIT_MS and deadline.grace_ms == GRACE_MS)
             check(await bench.store.read_deadline(free.number) is None)
-            wake = await bench.store.next_due_ms(workflows=(), queues=(), names=())
+            wake = (await bench.store.next_due(workflows=(), queues=(), names=())).earliest_ms
             check(wake == began_ms + LIMIT_MS, "every worker wakes for it, whatever it can run")
             bench.clock.now_ms += LIMIT_MS - 1
             check(await due(bench) == [] and await expire(bench, record) is None, "it is acted upon too early")
@@ -121,7 +121,7 @@ class DeadlineRules(Rules):
             check(applied(await bench.one(closing(record))))
             bench.clock.now_ms += LIMIT_MS
             check(await due(bench) == [] and await expire(bench, record) is None)
-            check(await bench.store.next_due_ms(workflows=(), queues=(), names=()) is None)
+            check((await bench.store.next_due(workflows=(), queues=(), names=())).earliest_ms is None)
             check((await bench.instance("a")).state is InstanceState.COMPLETED)
             check(await bench.store.read_deadline(record.number) is not None, "it can still be read")
 

@@ -10,6 +10,7 @@ from unittest import SkipTest
 import msgspec
 
 from holdfast.core.history import ActivityCompleted, EventReceived, Payload, decode_event
+from holdfast.core.lifecycle import AttemptState, InstanceState
 from holdfast.errors import StoreError
 from holdfast.storage.contract import Store
 from holdfast.storage.members.instances import ClaimInstances
@@ -48,6 +49,29 @@ class GroupRules(Rules):
             check([applied(outcome) for outcome in outcomes[:3]] == [True, False, True])
             check(isinstance(outcomes[3], StartedInstance))
             check((await bench.instance("a")).turn == (await bench.instance("b")).turn == 2)
+
+        self.on_bench(case)
+
+    def test_G9_members_about_one_instance_are_applied_in_their_order_also_among_others(self) -> None:
+        """A store that brings statements of one kind together must not let the last turn overtake an earlier one."""
+
+        async def case(bench: Bench) -> None:
+            records = [await bench.started(f"i{number}") for number in range(6)]
+            one = records[2]
+            group = [turn(record, completions=(completion(record),), attempts=(new_attempt(1),)) for record in records]
+            group.append(turn(one, turn=one.turn + 1, attempts=(new_attempt(2),)))
+            group.append(closing(one, turn=one.turn + 2, read_to=0))
+            outcomes = await bench.commit(*group)
+            check([applied(outcome) for outcome in outcomes] == [True] * 8)
+            ended = await bench.instance("i2")
+            check((ended.state, ended.turn, ended.owner) == (InstanceState.COMPLETED, one.turn + 3, None))
+            attempts = await bench.store.read_attempts(one.number, 1)
+            check(
+                [attempt.state for attempt in attempts]
+                == [AttemptState.COMPLETED, AttemptState.CANCELLED, AttemptState.CANCELLED],
+                "the end of the instance cancels what the turns before it in the group have opened",
+            )
+            check([(await bench.instance(f"i{at}")).turn for at in (0, 5)] == [2, 2])
 
         self.on_bench(case)
 

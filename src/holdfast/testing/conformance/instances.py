@@ -168,7 +168,7 @@ class InstanceRules(Rules):
             for event in sent:
                 check(isinstance(await bench.one(Deliver(id=record.id, event=event)), Delivered))
             claim = ClaimInstances(owner=BERT, workflows=("flow",), limit=9)
-            due = await bench.store.next_due_ms(workflows=("flow",), queues=(), names=(), after_ms=-1)
+            due = (await bench.store.next_due(workflows=("flow",), queues=(), names=())).instance_ms
             check(due == at_ms, "messages do not make it claimable earlier")
             bench.clock.now_ms = at_ms - 1
             check(await bench.one(claim) == NOTHING)
@@ -200,7 +200,7 @@ class InstanceRules(Rules):
             found = await bench.one(retry)
             check(isinstance(found, RetriedInstance) and found.was_blocked)
             check((await bench.instance("a")).state is InstanceState.RUNNING)
-            due_ms = await bench.store.next_due_ms(workflows=("flow",), queues=(), names=(), after_ms=-1)
+            due_ms = (await bench.store.next_due(workflows=("flow",), queues=(), names=())).instance_ms
             check(due_ms is not None and due_ms <= bench.clock.now_ms)
             claimed = await bench.one(claim)
             check(isinstance(claimed, ClaimedInstances) and [each.id for each in claimed.instances] == ["a"])
@@ -268,9 +268,10 @@ class InstanceRules(Rules):
             check(applied(await bench.one(turn(record, timers_started=(timer,), attempts=(waiting,), release=True))))
 
             async def next_in_ms(workflow: str, queue: str, name: str, after_ms: int = -1) -> int | None:
-                at_ms = await bench.store.next_due_ms(
+                due = await bench.store.next_due(
                     workflows=(workflow,), queues=(queue,), names=(name,), after_ms=after_ms
                 )
+                at_ms = due.earliest_ms
                 return None if at_ms is None else at_ms - bench.clock.now_ms
 
             check(await next_in_ms("flow", "default", "step") == 5)
@@ -362,6 +363,31 @@ class InstanceRules(Rules):
             check(await bench.store.find_instance(InstanceId("missing")) is None)
             loaded = await bench.store.load(InstanceNumber(77), 1)
             check(not loaded.history and not loaded.inbox)
+
+        self.on_bench(case)
+
+    def test_G8_instances_are_loaded_together_as_alone_and_in_the_given_order(self) -> None:
+        async def case(bench: Bench) -> None:
+            executions: list[tuple[InstanceNumber, int]] = [(InstanceNumber(77_777), 1)]
+            for instance_id in ("a", "b", "c"):
+                record = await bench.started(instance_id, activities=0)
+                timers = (TimerRow(timer=2, due_at_ms=7), TimerRow(timer=1, due_at_ms=5))
+                attempts = (new_attempt(10), new_attempt(9, owner=ANNA))
+                check(applied(await bench.one(turn(record, attempts=attempts, timers_started=timers))))
+                for name in ("first", "second"):
+                    received = EventReceived(time_ms=0, name=name, value=Payload(msgspec.Raw(b"1")))
+                    check(isinstance(await bench.one(Deliver(id=record.id, event=received)), Delivered))
+                check(applied(await bench.one(completion(record, 9))))
+                executions.insert(0, (record.number, 1))
+            record = await bench.instance("b")
+            check(applied(await bench.one(continuing(record))), "it has rows of two executions")
+            executions[1] = (record.number, 2)
+            [loaded_b] = await bench.store.load_many([executions[1]])
+            check(loaded_b.history == [] and loaded_b.timers == [] and len(loaded_b.inbox) > 0)
+            alone = [await bench.store.load(*each) for each in executions]
+            check(await bench.store.load_many(executions) == alone)
+            check([len(each.history) for each in alone] == [2, 0, 2, 0])
+            check(await bench.store.load_many([]) == [])
 
         self.on_bench(case)
 

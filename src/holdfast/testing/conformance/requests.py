@@ -10,7 +10,7 @@ from unittest import SkipTest
 from holdfast.compose import capabilities_of
 from holdfast.core.lifecycle import InstanceState
 from holdfast.storage.contract import OPEN_CONTRACT, OpenContractStore
-from holdfast.storage.members.contract_rows import InsertRequest
+from holdfast.storage.members.contract_rows import InsertReport, InsertRequest
 from holdfast.storage.members.instances import Start
 from holdfast.storage.members.messages import Deliver
 from holdfast.storage.members.outcomes import HandledRows, Outcome, Rejected
@@ -164,6 +164,19 @@ class RequestRules(Rules):
             check([row.request_id for row in page.rows] == ["r3"] and page.others == 1)
             page = await store.new_requests(EVERY, limit=2, largest=LARGEST, after=10**6)
             check(page == RowPage(rows=[]))
+
+        self.on_requests(case)
+
+    def test_C12_a_poll_asks_whether_there_are_new_rows(self) -> None:
+        async def case(bench: Bench, store: OpenContractStore) -> None:
+            check(not await store.has_new_rows())
+            check(applied(await bench.one(InsertRequest(request_id="r", workflow="unknown"))))
+            check(await store.has_new_rows(), "of any name")
+            row = (await _read(store)).row
+            check(isinstance(await bench.one(HandleRequest(row=row, request_id="r", refusal="no")), HandledRows))
+            check(not await store.has_new_rows())
+            check(applied(await bench.one(InsertReport(event_id="e", activity_exec_id="x", transition="NOTE"))))
+            check(await store.has_new_rows())
 
         self.on_requests(case)
 

@@ -110,7 +110,7 @@ class SimulatedExecutor:
         if planned and chance() < LOST:
             return [*planned, _K.RELEASE]
         planned.append(_K.RUNNING)
-        between = [_K.HEARTBEAT, _K.RESPONSE] if offer.responses else [_K.HEARTBEAT, _K.HEARTBEAT, _K.NOTE]
+        between = [_K.HEARTBEAT, _K.RESPONSE] if offer.responses is not None else [_K.HEARTBEAT, _K.HEARTBEAT, _K.NOTE]
         planned += [self._random.choice(between) for _ in range(self._random.randrange(5))]
         planned.append(_K.FAILED if chance() < REPEATS else _K.COMPLETED)
         return planned
@@ -160,7 +160,7 @@ class SimulatedExecutor:
     ) -> str:
         payload: str | None = None
         error: str | None = None
-        if kind is _K.RESPONSE or (kind is _K.COMPLETED and not offer.responses) or kind is _K.NOTE:
+        if kind is _K.RESPONSE or (kind is _K.COMPLETED and offer.responses is None) or kind is _K.NOTE:
             payload = self._log.value()
         elif kind is _K.FAILED:
             error = error_text(f"failure {self._log.value()}.", retryable=self._random.random() < 0.8)  # noqa: PLR2004

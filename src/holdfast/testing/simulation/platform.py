@@ -19,6 +19,7 @@ from holdfast.runtime.platform import ClockAndIds
 from holdfast.runtime.signals import RepeatedTrouble
 from holdfast.storage.contract import Store
 from holdfast.storage.members.workers import Registration
+from holdfast.storage.wakeups import NOTHING, Heard, Wakeup, Wakeups
 
 Value = TypeVar("Value")
 
@@ -119,34 +120,35 @@ class SimulatedNotifications:
 
     def __init__(self, random: Random) -> None:
         self._random = random
-        self._listeners: dict[str, Callable[[], None]] = {}
+        self._listeners: dict[str, Heard] = {}
 
-    def notifier(self, path: Path, name: str, heard: Callable[[], None]) -> "SimulatedNotifier":
+    def notifier(self, path: Path, name: str, heard: Heard) -> "SimulatedNotifier":
         del path
         return SimulatedNotifier(self, name, heard)
 
-    def listen(self, name: str, heard: Callable[[], None]) -> None:
+    def listen(self, name: str, heard: Heard) -> None:
         self._listeners[name] = heard
 
     def leave(self, name: str) -> None:
         self._listeners.pop(name, None)
 
-    def notify(self, sender: str) -> None:
+    def notify(self, sender: str, wakeups: Wakeups) -> None:
         loop = asyncio.get_running_loop()
         for name in list(self._listeners):
-            if name != sender and self._random.random() >= LOST_WAKE_UPS:
-                loop.call_later(self._random.random() * SLOWEST_WAKE_UP_SECONDS, self._heard, name)
+            wakeup = wakeups.to_all | wakeups.to_each.get(name, NOTHING)
+            if wakeup and name != sender and self._random.random() >= LOST_WAKE_UPS:
+                loop.call_later(self._random.random() * SLOWEST_WAKE_UP_SECONDS, self._heard, name, wakeup)
 
-    def _heard(self, name: str) -> None:
+    def _heard(self, name: str, wakeup: Wakeup) -> None:
         heard = self._listeners.get(name)
         if heard is not None:
-            heard()
+            heard(wakeup)
 
 
 class SimulatedNotifier:
     """The notifier of one process."""
 
-    def __init__(self, notifications: SimulatedNotifications, name: str, heard: Callable[[], None]) -> None:
+    def __init__(self, notifications: SimulatedNotifications, name: str, heard: Heard) -> None:
         self._notifications = notifications
         self._name = name
         self._heard = heard
@@ -157,8 +159,8 @@ class SimulatedNotifier:
     def close(self) -> None:
         self._notifications.leave(self._name)
 
-    def notify(self) -> None:
-        self._notifications.notify(self._name)
+    def notify(self, wakeups: Wakeups) -> None:
+        self._notifications.notify(self._name, wakeups)
 
 
 Arguments = TypeVarTuple("Arguments")

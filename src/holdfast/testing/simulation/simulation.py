@@ -133,6 +133,8 @@ class Job:
     actions: tuple[ClientAction, ...] = ()
     kept: Callable[[Any, Mapping[str, Any]], bool] | None = None
     """Checks the state values of the instance, given its result."""
+    found_by: Callable[[Any, Mapping[str, Any]], bool] | None = None
+    """Checks the attributes of the instance, given its result (F2)."""
     agrees: Callable[[Any, Sequence[ActivityOutcome]], bool] | None = None
     """Compares the result with the ends of the instance's external activities (see `ContractSimulation`)."""
     creators: tuple[str, ...] = ()
@@ -305,6 +307,10 @@ class Simulation:
             self.report.violations.append(f"{job.id} does not match its code: {difference}")
         if job.kept is not None and not job.kept(result, state := await handle.state()):
             self.report.violations.append(f"{job.id} kept {state!r} with the result {result!r}")
+        if job.found_by is not None:
+            attributes = (await handle.describe()).attributes
+            if not job.found_by(result, attributes):
+                self.report.violations.append(f"{job.id} has the attributes {attributes!r} with the result {result!r}")
 
     async def _replace(self, client: Client, job: Job) -> None:
         """Start the job again several times, while the instance before is running (G3)."""

@@ -19,6 +19,7 @@ from holdfast.storage.members.outcomes import Applied, Outcome
 from holdfast.storage.members.workers import MarkWorkerLost
 from holdfast.storage.records import CommitId
 from holdfast.storage.sqlite.store import SqliteStore
+from holdfast.storage.wakeups import Notify, ignore_wakeups
 from holdfast.testing.conformance.bench import ANNA, BERT, Bench, ManualClock, start
 
 SMALL_BATCH = 10
@@ -32,8 +33,10 @@ class Counted(SqliteStore):
         super().__init__(path, clock=clock, durability="none")
         self.groups: list[tuple[list[Member], list[Outcome]]] = []
 
-    async def commit(self, commit_id: CommitId, members: Sequence[Member]) -> list[Outcome]:
-        outcomes = await super().commit(commit_id, members)
+    async def commit(
+        self, commit_id: CommitId, members: Sequence[Member], notify: Notify = ignore_wakeups
+    ) -> list[Outcome]:
+        outcomes = await super().commit(commit_id, members, notify)
         self.groups.append((list(members), outcomes))
         await asyncio.sleep(0)
         return outcomes

@@ -22,6 +22,37 @@ def test_a_lock_is_had_by_one_and_not_taken_by_another_without_waiting(tmp_path:
         lock.close()
 
 
+def test_a_thread_that_waits_shortly_gets_the_lock_when_it_is_released(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(patience, "SOON_MS", 600_000)
+    one, other, third = (WriteLock(tmp_path / "shop.db") for _ in range(3))
+    assert one.take(wait=False)
+    taken: list[bool] = []
+    waiting = threading.Thread(target=lambda: taken.append(other.take(wait=False, soon=True)), daemon=True)
+    waiting.start()
+    while one._gate.address[1:] not in Path("/proc/net/unix").read_text(encoding="ascii"):
+        assert waiting.is_alive()
+    assert not third.take(wait=False, soon=True), "one process waits at the gate, the others do not wait at all"
+    one.release()
+    waiting.join(20)
+    assert taken == [True], "the datagram of the release ends the wait"
+    assert not one.take(wait=False)
+    other.release()
+    for lock in (one, other, third):
+        lock.close()
+
+
+def test_a_thread_that_waits_shortly_does_not_wait_for_a_holder_that_is_stopped(tmp_path: Path) -> None:
+    one, other = WriteLock(tmp_path / "shop.db"), WriteLock(tmp_path / "shop.db")
+    assert one.take(wait=False)
+    assert not other.take(wait=False, soon=True)
+    one.release()
+    assert other.take(wait=False, soon=True)
+    for lock in (one, other):
+        lock.close()
+
+
 def test_the_holder_of_a_lock_is_known_by_its_pid(tmp_path: Path) -> None:
     lock = WriteLock(tmp_path / "shop.db")
     file = tmp_path / "shop.db-lock"

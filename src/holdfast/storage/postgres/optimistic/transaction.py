@@ -1,37 +1,50 @@
 """The optimistic write transaction: assumes that every guard holds, and sends all statements in one call.
 
 A guarded statement nearly always changes its one row. So statements are queued and assumed to succeed, and the server
-runs all of them in one call with the next read, or with the COMMIT (`batch_function`). If one of them does not change
-its row, the call fails, nothing is committed, and the writer applies the group again in a transaction that waits for
-each result. Most groups cost one round trip.
+runs all of them in one call of the group function. If one of them does not change its row, the call fails, nothing is
+committed, and the writer applies the group again in a transaction that waits for each result.
+
+A group without reads is one call and one round trip, without BEGIN and COMMIT. A read sends the queue first, in a
+transaction that begins there, and that the COMMIT behind the last call ends.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from itertools import groupby
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from holdfast.core.admission import IdPolicy
 from holdfast.core.history import EventReceived
 from holdfast.storage.members.attempts import Completion, HeartbeatAttempt, OpenNextAttempt, RunPrepared
-from holdfast.storage.members.instances import Release, Start
+from holdfast.storage.members.instances import Release, Start, Watch
 from holdfast.storage.members.member import Member
 from holdfast.storage.members.messages import Deliver
 from holdfast.storage.members.row_handling import HandleRequest
 from holdfast.storage.members.turns import Turn
 from holdfast.storage.postgres.connection import PostgresConnection
-from holdfast.storage.postgres.optimistic.batch_function import BatchedStatement, call_of, kinds_of
+from holdfast.storage.postgres.optimistic.group_call import (
+    BatchedStatement,
+    GroupHead,
+    GroupReply,
+    call_of,
+    decode_reply,
+    runs_of,
+)
 from holdfast.storage.postgres.transaction import run_pipelined, statements_of
 from holdfast.storage.relational.reads import BoundStatement
 from holdfast.storage.relational.transaction import Row
+from holdfast.storage.wakeups import WakeupTargets
 
 FRESH_MS: Final = 1_000
 """How long fetched instance numbers may be used: numbers should grow with time."""
 FEWEST_NUMBERS: Final = 4
 
 
-class MissedRow(Exception):
-    """A statement outside of the batch function did not change its one row."""
+class NeedsConnection(Exception):
+    """A group that was to be one call has to read, so it needs a connection and a thread that may wait."""
+
+
+class UnknownStatement(Exception):
+    """A statement is not in the group function: the group has to wait for each answer."""
 
 
 class InstanceNumbers:
@@ -53,11 +66,11 @@ class InstanceNumbers:
         """How many numbers the next group needs, if it is like this one."""
         return max(0, self._taken - len(self._fetched))
 
-    def add(self, rows: Sequence[Row], now_ms: int) -> None:
-        self._fetched.extend(number for (number,) in rows)
+    def add(self, numbers: Sequence[int], now_ms: int) -> None:
+        self._fetched.extend(numbers)
         self._fetched_ms = now_ms
 
-    def take(self, fetch: Callable[[int], Sequence[Row]], now_ms: int) -> int:
+    def take(self, fetch: Callable[[int], Sequence[int]], now_ms: int) -> int:
         """The next number."""
         if not self._fetched:
             self.add(fetch(max(FEWEST_NUMBERS, 2 * self._taken)), now_ms)
@@ -82,7 +95,7 @@ def _is_likely(member: Member) -> bool:
             return isinstance(member.action, Start) and _is_likely(member.action)
         case Deliver():
             return isinstance(member.event, EventReceived)
-        case Completion() | OpenNextAttempt() | Release() | HeartbeatAttempt() | RunPrepared():
+        case Completion() | OpenNextAttempt() | Release() | HeartbeatAttempt() | RunPrepared() | Watch():
             return True
         case _:  # a member that is not listed waits for each answer, which is always correct
             return False
@@ -93,29 +106,45 @@ def _is_without_relatives(turn: Turn) -> bool:
     return effects is None or not (effects.has_relatives or effects.changes_children)
 
 
+READING: Final = (Completion, OpenNextAttempt, HeartbeatAttempt, RunPrepared, Deliver)
+"""Members that read in any case. Others may read, too: `NeedsConnection` is the exact answer."""
+
+
+def may_be_one_call(members: Sequence[Member]) -> bool:
+    """Whether an eligible group may be written without a read."""
+    return not any(isinstance(member, READING) for member in members)
+
+
 class OptimisticTransaction:
-    """Statements of one group. `asked` are sent before them, the BEGIN first."""
+    """Statements of one group. Without a connection it sends nothing, and a read is a `NeedsConnection`.
+
+    `begin` are the statements that begin a transaction with reads.
+    """
 
     reads_are_cheap = False
 
     def __init__(
         self,
-        connection: PostgresConnection,
         schema: str,
         now_ms: int,
         *,
-        asked: list[BoundStatement],
+        head: GroupHead,
         numbers: InstanceNumbers,
+        is_relaxed: bool,
+        begin: Sequence[BoundStatement],
+        connection: PostgresConnection | None = None,
     ) -> None:
         self.sql = statements_of(schema)
         self.now_ms = now_ms
-        self._connection = connection
+        self.wakeups = WakeupTargets()
         self._schema = schema
-        self._asked = asked
+        self._head: GroupHead | None = head
         self._numbers = numbers
+        self._is_relaxed = is_relaxed
+        self._connection = connection
+        self._begin = begin
+        self._is_begun = False
         self._queued: list[BatchedStatement] = []
-        self.last: list[list[Row]] = []
-        """The results of the statements that were sent with the COMMIT; empty if they were lost."""
         numbers.begin(now_ms)
 
     def update(self, statement: str, *bindings: Any) -> int:
@@ -141,44 +170,48 @@ class OptimisticTransaction:
 
     def fetch(self, statement: str, *bindings: Any) -> list[Row]:
         """Send the queue, and run a statement that returns rows."""
-        *_, rows = self._flush((statement, *bindings))
+        if self._connection is None:
+            raise NeedsConnection
+        before = [(self._next_call(),)] if self._head is not None or self._queued else []
+        *_, rows = self._send(self._connection, *before, (statement, *bindings))
         return rows
 
-    def commit(self, *last: BoundStatement) -> None:
-        """Send the queue, run `last`, and commit. Statements outside of the batch function are checked before."""
-        kinds = kinds_of(self._schema)
-        if any(change.one and change.statement not in kinds for change in self._queued):
-            self._flush()
-        wanted = self._numbers.wanted
-        more: list[BoundStatement] = [(self.sql.next_numbers, wanted)] if wanted else []
-        answers = self._flush(*more, *last, ("COMMIT",))
-        self.last = answers[-1 - len(last) : -1]
-        if wanted:
-            self._numbers.add(answers[-2 - len(last)], self.now_ms)
+    def call(self) -> str:
+        """The call that writes the whole group, or what is left of it after reads."""
+        return self._next_call(concerned=self.wakeups.numbers(), wanted=self._numbers.wanted)
 
-    def _flush(self, *more: BoundStatement) -> list[list[Row]]:
-        """One round trip: the statements before the queue, the queue, and `more`."""
-        asked = self._asked
-        self._asked = []
-        queued = self._queued
+    def commit(self, connection: PostgresConnection, *, with_begin: bool) -> GroupReply:
+        """Write the group. `with_begin`: the defaults of the role do not suit an implicit transaction."""
+        last = self.call()
+        if with_begin or self._is_begun:
+            *_, [(text,)], _ = self._send(connection, (last,), ("COMMIT",))
+        else:  # without parameters psycopg sends one message of the simple query protocol
+            [(text,)] = connection.execute(last.encode(connection.info.encoding)).fetchall()
+        return self.read_reply(str(text))
+
+    def read_reply(self, text: str) -> GroupReply:
+        """Read the reply to the last call: the fresh numbers are for later groups."""
+        reply = decode_reply(text)
+        if reply.fresh:
+            self._numbers.add(reply.fresh, self.now_ms)
+        return reply
+
+    def _send(self, connection: PostgresConnection, *asked: BoundStatement) -> list[list[Row]]:
+        begin = () if self._is_begun else self._begin
+        self._is_begun = True
+        return run_pipelined(connection, *begin, *asked)
+
+    def _next_call(self, *, concerned: Sequence[int] = (), wanted: int = 0) -> str:
+        runs = runs_of(self._schema, self._queued)
+        if runs is None:
+            raise UnknownStatement
+        head = self._head
+        self._head = None
         self._queued = []
-        calls = list(self._calls(queued))
-        answers = run_pipelined(self._connection, *asked, *(call for call, _ in calls), *more)
-        for (_, change), rows in zip(calls, answers[len(asked) :], strict=False):
-            met = rows[0][0] if rows else 0  # a read that finds nothing returns no row
-            if change is not None and change.one and met != 1:
-                raise MissedRow(f"{change.statement} met {met} rows")
-        return answers
+        return call_of(self._schema, runs, head=head, concerned=concerned, wanted=wanted, relaxed=self._is_relaxed)
 
-    def _calls(self, queued: Sequence[BatchedStatement]) -> Iterator[tuple[BoundStatement, BatchedStatement | None]]:
-        """Adjacent statements of the batch function share a call; the others are sent alone."""
-        kinds = kinds_of(self._schema)
-        for is_known, changes in groupby(queued, key=lambda change: change.statement in kinds):
-            if is_known:
-                yield call_of(self._schema, list(changes)), None
-            else:
-                yield from ((((change.statement, *change.values), change)) for change in changes)
-
-    def _fetch_numbers(self, count: int) -> Sequence[Row]:
+    def _fetch_numbers(self, count: int) -> Sequence[int]:
+        if self._connection is None:
+            raise NeedsConnection
         [rows] = run_pipelined(self._connection, (self.sql.next_numbers, count))
-        return rows
+        return [number for (number,) in rows]

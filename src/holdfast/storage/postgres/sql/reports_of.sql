@@ -1,11 +1,11 @@
--- A read: the rows of one attempt that are NEW or WAITING, oldest first.
+-- A read: the rows of one attempt that are NEW or WAITING, oldest first. A payload or error above ?2 bytes is not read
+-- (null).
 SELECT found.row, left(event_id, 1024), left(activity_exec_id, 1024),
-    CASE WHEN octet_length(found.claim) <= 1024 THEN found.claim END,
-    octet_length(found.claim)::bigint,
+    CASE WHEN octet_length(found.claim) <= ?3 THEN found.claim END, octet_length(found.claim)::bigint,
     left(transition, 64), sequence,
     CASE WHEN octet_length(payload) <= ?2 THEN payload END, octet_length(payload)::bigint,
-    left(error, ?3::int), inserted_at_ms,
-    number, execution, activity, attempt, dimension, name
+    CASE WHEN octet_length(error) <= ?2 THEN error END, octet_length(error)::bigint, inserted_at_ms,
+    number, execution, activity, attempt, dimension, name, state
 FROM (
     SELECT * FROM (
         SELECT * FROM activity_events WHERE activity_exec_id = ?1 AND state = 'NEW' ORDER BY row LIMIT ?4

@@ -65,16 +65,21 @@ def apply_handle_reports(transaction: Transaction, member: HandleReports) -> Out
     states: dict[int, str] = dict(transaction.fetch(transaction.sql.open_reports, member.exec_id, MOST_OPEN))
     fold = _ReportFold(transaction, member, attempt, rows[0][-OFFER_COLUMNS:])
     fold.handle([report for report in member.reports if report.row in states], states)
-    unread = states.keys() - {report.row for report in member.reports}
-    if not any(states[row] == ReportState.NEW for row in unread):
+    unread = (states.keys() - {report.row for report in member.reports}) | fold.left
+    if not fold.left and not any(states[row] == ReportState.NEW for row in unread):
         fold.enforce_deadline()
     fold.save()
-    if fold.has_moved:  # rows that wait and were not read by the sender of this member are judged again
+    if fold.has_moved or fold.left:  # rows that wait and were not read by the sender of this member are judged again
         fold.reopen(row for row in unread if states[row] == ReportState.WAITING)
     handled = fold.write()
     if not handled and not fold.has_moved:
         return Rejected(reason="the rows were handled before, and no deadline has passed")
-    return HandledRows(reports=handled, offered=(attempt.queue,) if fold.was_offered else (), wakes=fold.has_answered)
+    return HandledRows(
+        reports=handled,
+        offered=(attempt.queue,) if fold.was_offered else (),
+        wakes=fold.has_answered,
+        attempts_ended=fold.ended_since(attempt),
+    )
 
 
 def _refuse_all(transaction: Transaction, reports: Sequence[CheckedReport]) -> Outcome:
@@ -87,6 +92,12 @@ def _write_states(transaction: Transaction, handled: Sequence[HandledReport]) ->
     if handled:
         rows = [[one.row, one.state, one.refusal, int(one.cancel_requested)] for one in handled]
         transaction.update(transaction.sql.handle_reports, json.dumps(rows), transaction.now_ms)
+
+
+def _needs_values(verdict: ReportVerdict, state: str) -> bool:
+    """Whether a verdict depends on the values of the row. Those of a row that waits were checked before."""
+    is_new = state == ReportState.NEW
+    return verdict.state is ReportState.APPLIED or (verdict.state is ReportState.WAITING and is_new)
 
 
 class _WaitingRows:
@@ -144,6 +155,8 @@ class _ReportFold:
         """Whether a message was put into the inbox of the instance."""
         self.was_offered = False
         """Whether the attempt, or the one after it, was offered to executors."""
+        self.left: set[int] = set()
+        """Rows that are left to a later member: one whose values were not read, and those behind it."""
 
     # ------------------------------------------------------------ rows
 
@@ -161,6 +174,9 @@ class _ReportFold:
         while place < len(pending):
             report = pending[place]
             verdict = self._judge(report, holds_back=queue.holds_back(report.row))
+            if report.is_unread and _needs_values(verdict, states[report.row]):
+                self.left = {report.row, *(each.row for each in pending[judged:])}
+                break
             if verdict.state is ReportState.WAITING:
                 is_new = report.row not in waiting and states[report.row] == ReportState.NEW
                 if is_new and len(waiting) + wait_elsewhere >= MOST_WAITING:
@@ -185,8 +201,8 @@ class _ReportFold:
             else:
                 place = queue.next_place(report.claim, self._handled_sequence(report), pending, judged)
         for report in pending:
-            verdict = waiting[report.row]
-            if states[report.row] == ReportState.NEW:
+            if states[report.row] == ReportState.NEW and report.row not in self.left:
+                verdict = waiting[report.row]
                 self._handled.append(HandledReport(row=report.row, state=ReportState.WAITING, refusal=verdict.reason))
 
     def _handled_sequence(self, report: CheckedReport) -> int:
@@ -241,6 +257,11 @@ class _ReportFold:
     @property
     def _is_over(self) -> bool:
         return self._is_withdrawn or self._attempt.state in ATTEMPT_FINAL
+
+    def ended_since(self, before: AttemptRecord) -> tuple[AttemptRecord, ...]:
+        """The attempt as it is now, if it had not ended before."""
+        has_ended = self._attempt.state in ATTEMPT_FINAL and before.state not in ATTEMPT_FINAL
+        return (self._attempt,) if has_ended else ()
 
     # ------------------------------------------------------------ changes of the attempt
 

@@ -64,6 +64,8 @@ def insert_attempt(transaction: Transaction, number: InstanceNumber, execution: 
         new.losses,
         new.details,
     )
+    if new.owner is None:
+        transaction.wakeups.queues.add(new.queue)
     if new.is_external:
         offer_attempt(transaction, AttemptKey(number, execution, new.activity, new.attempt), new.name, entry=1)
 
@@ -234,6 +236,7 @@ def release(transaction: Transaction, attempt: AttemptRecord) -> bool:
     is READY.
     """
     options = decode_options(attempt.options)
+    transaction.wakeups.queues.add(attempt.queue)
     if options.external is not None:
         return _offer_again(transaction, attempt, most_entries=options.max_claims)
     expires = options.expires_at_ready_ms(scheduled_at_ms=attempt.scheduled_at_ms, available_at_ms=transaction.now_ms)

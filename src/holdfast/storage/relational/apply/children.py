@@ -9,7 +9,7 @@ from collections import deque
 
 from holdfast.core.children import ParentClose, ParentEnd, decide_close
 from holdfast.core.history import CancelRequested, ChildRefused, ChildStarted
-from holdfast.core.lifecycle import INSTANCE_FINAL
+from holdfast.core.lifecycle import INSTANCE_FINAL, InstanceState
 from holdfast.storage.instance_endings import MOST_CHILDREN_PER_COMMIT, PARENT_ENDED
 from holdfast.storage.members.instances import CloseChildren, Terminate
 from holdfast.storage.members.outcomes import Applied, EndedInstance, Outcome, Rejected, TerminatedInstance
@@ -59,20 +59,24 @@ def _close(
             for *columns, policy in children:
                 child = instance_of(tuple(columns))
                 done += 1
-                if _act_on(transaction, child, ParentClose(policy), ParentEnd(how)):
-                    ended.append(EndedInstance(child.id, child.number))
+                state = _act_on(transaction, child, ParentClose(policy), ParentEnd(how))
+                if state is not None:
+                    ended.append(EndedInstance(child.id, child.number, child.workflow, state))
                     executions.append((child.number, child.execution))
             if done < limit:
                 transaction.update(transaction.sql.delete_closing, *execution_key)
     return ended, done
 
 
-def _act_on(transaction: Transaction, child: InstanceRecord, policy: ParentClose, how: ParentEnd) -> bool:
-    """Close one child by its policy. Returns whether it has ended."""
+def _act_on(
+    transaction: Transaction, child: InstanceRecord, policy: ParentClose, how: ParentEnd
+) -> InstanceState | None:
+    """Close one child by its policy. Returns its final state; None if it has not ended."""
     if decide_close(policy, how, child.state) is ParentClose.TERMINATE:
         terminate(transaction, child, PARENT_ENDED)
-        return True
-    return cancel(transaction, child, CancelRequested(time_ms=0, reason=PARENT_ENDED)).ends_at_once
+        return InstanceState.TERMINATED
+    at_once = cancel(transaction, child, CancelRequested(time_ms=0, reason=PARENT_ENDED)).ends_at_once
+    return InstanceState.CANCELLED if at_once else None
 
 
 def apply_terminate(transaction: Transaction, member: Terminate) -> Outcome:
@@ -103,7 +107,7 @@ def write_children(
             child = instance_of(row)
             request = CancelRequested(time_ms=0, reason=cancelled.reason, descendants=cancelled.descendants)
             if cancel(transaction, child, request).ends_at_once:
-                ended.append(EndedInstance(child.id, child.number))
+                ended.append(EndedInstance(child.id, child.number, child.workflow, InstanceState.CANCELLED))
                 ended += close_children(transaction, child.number, child.execution)
     return tuple(ended)
 
@@ -133,6 +137,7 @@ def _create(transaction: Transaction, new: NewChild, parent: InstanceNumber, exe
         insert_payloads(transaction, number, (large,))
     insert_payloads(transaction, number, new.payloads)
     transaction.update(transaction.sql.insert_inbox, number, 1, now_ms, new.started)
+    transaction.wakeups.instances.add(number)
     if new.deadline is not None:
         set_deadline(transaction, number, new.deadline)
     if new.named:

@@ -28,10 +28,12 @@ from holdfast.storage.members.instances import (
     SetDeadline,
     Start,
     Terminate,
+    Watch,
 )
 from holdfast.storage.members.member import Member
 from holdfast.storage.members.messages import AnswerQuery, AskQuery, ClaimQueries, DeleteQueries, Deliver
 from holdfast.storage.members.outcomes import Outcome, Rejected
+from holdfast.storage.members.restoring import LiftNumbers, RestoreInstances
 from holdfast.storage.members.row_handling import HandleReports, HandleRequest, QueueAttempts
 from holdfast.storage.members.turns import StreamValues, Turn
 from holdfast.storage.members.workers import MarkWorkerLost, ReleaseUnknown
@@ -47,6 +49,7 @@ from holdfast.storage.relational.apply.instances import (
     apply_retry_blocked,
     apply_save_flow,
     apply_start,
+    apply_watch,
 )
 from holdfast.storage.relational.apply.launches import apply_queue_attempts
 from holdfast.storage.relational.apply.messages import apply_deliver
@@ -57,6 +60,7 @@ from holdfast.storage.relational.apply.queries import (
     apply_delete_queries,
 )
 from holdfast.storage.relational.apply.requests import apply_handle_request
+from holdfast.storage.relational.apply.restoring import apply_lift_numbers, apply_restore_instances
 from holdfast.storage.relational.apply.streams import apply_stream_values
 from holdfast.storage.relational.apply.turns import apply_turn
 from holdfast.storage.relational.apply.workers import apply_mark_worker_lost, apply_release_unknown
@@ -105,6 +109,9 @@ APPLY_BY_TYPE: Final[dict[type[Member], Callable[[Transaction, Any], Outcome]]] 
     Expire: apply_expire,
     CloseChildren: apply_close_children,
     SaveFlow: apply_save_flow,
+    Watch: apply_watch,
+    LiftNumbers: apply_lift_numbers,
+    RestoreInstances: apply_restore_instances,
     AskQuery: apply_ask_query,
     ClaimQueries: apply_claim_queries,
     AnswerQuery: apply_answer_query,

@@ -26,6 +26,7 @@ from holdfast.storage.instance_endings import (
     decide_cancel,
     end_by_cancel,
     end_by_termination,
+    error_of,
     outcome_of,
     parent_end_of,
     state_after,
@@ -95,6 +96,9 @@ def end_from_outside(transaction: Transaction, found: InstanceRecord, ended: Ext
     outcome = outcome_of(ended)
     changed = transaction.update(transaction.sql.terminate_instance, state, outcome, now_ms, number, found.state)
     require(changed == 1, f"instance {number} was not {found.state} any more inside one transaction")
+    if (error := error_of(ended)) is not None:
+        transaction.update(transaction.sql.set_error, error, number)
+    transaction.wakeups.instances.add(number)
     transaction.update(transaction.sql.append_history, number, found.execution, found.turn, encode_events(events))
     settle_pending(transaction, number)
     hasten_silence(transaction, number)

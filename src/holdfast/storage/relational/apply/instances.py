@@ -9,7 +9,7 @@ from holdfast.core.checks import require
 from holdfast.core.leases import MAX_LOST_OWNERS
 from holdfast.core.lifecycle import InstanceState
 from holdfast.storage.instance_endings import REPLACED
-from holdfast.storage.members.instances import Block, ClaimInstances, Release, RetryBlocked, SaveFlow, Start
+from holdfast.storage.members.instances import Block, ClaimInstances, Release, RetryBlocked, SaveFlow, Start, Watch
 from holdfast.storage.members.outcomes import (
     APPLIED,
     ClaimedInstances,
@@ -31,12 +31,13 @@ from holdfast.storage.relational.apply.shared_writes import (
     large_input,
     set_deadline,
 )
-from holdfast.storage.relational.apply.turns import write_turn
+from holdfast.storage.relational.apply.turns import insert_attribute, write_turn
 from holdfast.storage.relational.rows import instance_of
 from holdfast.storage.relational.transaction import ConcurrentChange, Transaction
 
 
 def apply_release(transaction: Transaction, release: Release) -> Outcome:
+    transaction.wakeups.instances.add(release.number)
     return applied_if_changed(
         transaction.update(transaction.sql.release_instance, release.number, release.fence, release.owner)
     )
@@ -66,10 +67,13 @@ def _begin(
         transaction.update(transaction.sql.set_start_at, start.start_at_ms, number)
     if start.deadline is not None:
         set_deadline(transaction, number, start.deadline)
+    for attribute in start.attributes:
+        insert_attribute(transaction, number, attribute)
     if start.first is not None:
         write_turn(transaction, start.first, number)
     else:
         transaction.update(transaction.sql.insert_inbox, number, 1, transaction.now_ms, start.started)
+        transaction.wakeups.instances.add(number)
     effects = start.first.effects if start.first else None
     if effects is None or not (effects.release or effects.next):
         return StartedInstance(instance=_created(start, number, large, transaction.now_ms), created=True)
@@ -130,6 +134,7 @@ def _insert_instance(transaction: Transaction, start: Start, large: LargePayload
         start.input_hash,
         _created_at_ms(start, transaction.now_ms),
         first.key if first else start.key,
+        start.watcher,
     )
     return None if number is None else InstanceNumber(number)
 
@@ -179,6 +184,7 @@ def apply_claim_instances(transaction: Transaction, claim: ClaimInstances) -> Ou
 
 
 def apply_block(transaction: Transaction, block: Block) -> Outcome:
+    transaction.wakeups.instances.add(block.number)
     return applied_if_changed(
         transaction.update(
             transaction.sql.block_instance, block.reason, block.build, block.number, block.fence, block.owner
@@ -197,7 +203,15 @@ def apply_retry_blocked(transaction: Transaction, member: RetryBlocked) -> Outco
     if found.was_blocked:
         changed = transaction.update(sql.retry_blocked, found.instance.number)
         require(changed == 1, f"instance {found.instance.number} was not BLOCKED any more inside one transaction")
+        transaction.wakeups.instances.add(found.instance.number)
     return found
+
+
+def apply_watch(transaction: Transaction, watch: Watch) -> Outcome:
+    """Write the name of a process that waits for an instance into the instance's row."""
+    if transaction.update(transaction.sql.watch_instance, watch.watcher, watch.number):
+        return APPLIED
+    return Rejected(reason=f"instance {watch.number} has ended")
 
 
 def apply_save_flow(transaction: Transaction, flow: SaveFlow) -> Outcome:

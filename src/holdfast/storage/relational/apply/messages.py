@@ -64,6 +64,8 @@ def apply_deliver(transaction: Transaction, message: Deliver) -> Outcome:
         if rows:
             found = instance_of(rows[0])
             if isinstance(event, UpdateAccepted):
+                if message.watcher is not None:
+                    transaction.execute(transaction.sql.watch_instance, message.watcher, found.number)
                 return Delivered(instance=found, verdict=_update(transaction, found, event))
             verdict, at_once = cancel(transaction, found, event)
             ended = close_children(transaction, found.number, found.execution) if at_once else ()

@@ -3,7 +3,7 @@
 import json
 
 from holdfast.core.queries import MAX_QUERIES
-from holdfast.storage.members.messages import AnswerQuery, AskQuery, ClaimQueries, DeleteQueries, QueryRow
+from holdfast.storage.members.messages import AnswerQuery, AskQuery, ClaimQueries, DeleteQueries, QueryRow, asker_of
 from holdfast.storage.members.outcomes import Applied, ClaimedQueries, Outcome, Rejected
 from holdfast.storage.relational.transaction import Transaction
 
@@ -13,6 +13,7 @@ def apply_ask_query(transaction: Transaction, ask: AskQuery) -> Outcome:
     query = ask.query
     values = (query.id, query.number, query.name, query.input, ask.expires_at_ms)
     if transaction.update(transaction.sql.insert_query, *values, MAX_QUERIES):
+        transaction.wakeups.queried.add(query.number)
         return Applied()
     return Rejected(reason=f"{MAX_QUERIES} queries wait for their answers already, or this one was sent before")
 
@@ -26,6 +27,8 @@ def apply_claim_queries(transaction: Transaction, claim: ClaimQueries) -> Outcom
 def apply_answer_query(transaction: Transaction, answer: AnswerQuery) -> Outcome:
     """Answer a claimed query, if its client still waits."""
     changed = transaction.update(transaction.sql.answer_query, answer.id, answer.owner, answer.answer)
+    if changed:
+        transaction.wakeups.askers.add(asker_of(answer.id))
     return Applied() if changed else Rejected(reason=f"no client waits for the answer to query {answer.id!r}")
 
 

@@ -48,6 +48,7 @@ def put_in_inbox(
     if event.time_ms < now_ms:
         event = msgspec.structs.replace(event, time_ms=now_ms)
     transaction.update(transaction.sql.insert_message, number, execution, now_ms, encode_event(event), name)
+    transaction.wakeups.instances.add(number)
     if wakes:
         transaction.execute(transaction.sql.wake_instance, number)
 

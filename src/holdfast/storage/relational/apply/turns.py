@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from holdfast.core.attributes import AttributeChange
 from holdfast.core.checks import require
 from holdfast.core.history import ANSWERS, decode_event
 from holdfast.storage.members.outcomes import APPLIED, Applied, EndedInstance, Outcome, Rejected
@@ -61,6 +62,7 @@ def start_next_execution(
     require(changed == 1, f"instance {number} was not in execution {turn.execution} any more inside one transaction")
     change(transaction.sql.move_inbox, execution, number)
     change(transaction.sql.insert_inbox, number, execution, transaction.now_ms, following.started)
+    transaction.wakeups.instances.add(number)
 
 
 def _clear_answers(transaction: Transaction, number: InstanceNumber) -> None:
@@ -81,6 +83,21 @@ def write_state_values(transaction: Transaction, number: InstanceNumber, changes
             transaction.execute(transaction.sql.delete_state_value, number, change.key)
         else:
             transaction.execute(transaction.sql.set_state_value, number, change.key, change.value)
+
+
+def write_attributes(transaction: Transaction, number: InstanceNumber, changes: tuple[AttributeChange, ...]) -> None:
+    """Set and delete attributes (F2). They belong to the instance: later executions have them, too."""
+    for change in changes:
+        transaction.execute(transaction.sql.delete_attribute, number, change.name)
+        insert_attribute(transaction, number, change)
+
+
+def insert_attribute(transaction: Transaction, number: InstanceNumber, change: AttributeChange) -> None:
+    """Insert the value of an attribute that has none."""
+    if change.value is not None:
+        for position, key in enumerate(change.value.keys):
+            kind = change.value.type.value
+            transaction.update(transaction.sql.insert_attribute, number, change.name, position, kind, key)
 
 
 def apply_turn(transaction: Transaction, turn: Turn) -> Outcome:
@@ -125,7 +142,7 @@ def _reject(transaction: Transaction, turn: Turn, stale: "list[Completion]", rea
             attempts.reopen_for_inbox(transaction, completion)
         else:
             attempts.end_as_cancelled(transaction, completion, by_owner=completion.by_owner)
-    return Rejected(reason=reason)
+    return Rejected(reason=reason, stale=tuple(completion.key for completion in stale))
 
 
 def _has_read_all(transaction: Transaction, number: InstanceNumber, read_to: int | None) -> bool:
@@ -140,6 +157,8 @@ def _advance(transaction: Transaction, turn: Turn) -> bool:
     before = turn.turn
     sql = transaction.sql
     stamp_ms = turn.stamp_ms
+    if before == 0:
+        transaction.wakeups.instances.add(number)  # a client may wait for the first turn
     if turn.key is not None:
         return transaction.update(sql.commit_flow_turn, after, stamp_ms, turn.key, number, fence, owner, before) > 0
     return transaction.update(sql.commit_turn, after, stamp_ms, number, fence, owner, before) > 0
@@ -177,8 +196,12 @@ def _write_effects(
     if effects.changes_children:  # before the messages: one of them may be for a child that this turn starts
         ended = write_children(transaction, effects, number, execution)
     write_mailbox(transaction, effects, number)
-    write_state_values(transaction, number, effects.state_values)
-    write_answers(transaction, number, effects.answers)
+    if effects.state_values or effects.answers:
+        write_state_values(transaction, number, effects.state_values)
+        write_answers(transaction, number, effects.answers)
+        transaction.wakeups.instances.add(number)
+    if effects.attributes:
+        write_attributes(transaction, number, effects.attributes)
     return ended + _leave(transaction, turn, effects, number)
 
 
@@ -190,10 +213,14 @@ def _leave(
     if close is not None:
         settle_pending(transaction, number)
         transaction.update(transaction.sql.close_instance, close.state, close.outcome, transaction.now_ms, number)
+        transaction.wakeups.instances.add(number)
+        if close.error is not None:
+            transaction.update(transaction.sql.set_error, close.error, number)
     elif effects.next is not None:
         start_next_execution(transaction, turn, number, effects.next, release=effects.release)
     else:
         if effects.release:
             transaction.update(transaction.sql.release_instance, number, turn.fence, turn.owner)
+            transaction.wakeups.instances.add(number)
         return ()
     return end_with_relatives(transaction, number, turn.execution, close) if effects.has_relatives else ()

@@ -1,7 +1,10 @@
 """Apply heartbeats of workers (W1-W5), the loss of a worker (W6), and the release of rows it does not hold (W3)."""
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Final
+
+import msgspec
 
 from holdfast.core.leases import (
     LOSS_EVENT,
@@ -13,7 +16,7 @@ from holdfast.core.leases import (
     WorkerState,
     judge_heartbeat,
 )
-from holdfast.core.lifecycle import AttemptEvent, AttemptState
+from holdfast.core.lifecycle import AttemptEvent, AttemptState, next_state
 from holdfast.storage.attempt_endings import end_by_cancel, end_by_loss
 from holdfast.storage.members.attempts import OpenNextAttempt
 from holdfast.storage.members.outcomes import Applied, Outcome, Rejected
@@ -58,10 +61,12 @@ def apply_mark_worker_lost(transaction: Transaction, member: MarkWorkerLost) -> 
             return Rejected(reason=f"worker {member.key} has renewed its lease")
         verdict = LossVerdict(judged) if judged is not None else verdict
     is_unexplained = int(verdict is LossVerdict.UNEXPLAINED)
+    transaction.wakeups.everything = True
     moved = transaction.update(transaction.sql.release_lost_instances, member.key, member.limit, is_unexplained)
-    for row in transaction.fetch(transaction.sql.owned_attempts, member.key, member.limit):
-        moved += _reassign(transaction, attempt_of(row), is_clean=verdict is LossVerdict.CLEAN)
-    return Applied(changed=moved)
+    held = [attempt_of(row) for row in transaction.fetch(transaction.sql.owned_attempts, member.key, member.limit)]
+    is_clean = verdict is LossVerdict.CLEAN
+    gone = [attempt for attempt in held if reassign(transaction, attempt, is_clean=is_clean)]
+    return Applied(changed=moved + len(gone), attempts_ended=_ended(gone, transaction.now_ms))
 
 
 def _release_instances(transaction: Transaction, member: MarkWorkerLost, *, is_active: bool) -> Outcome:
@@ -70,6 +75,7 @@ def _release_instances(transaction: Transaction, member: MarkWorkerLost, *, is_a
         return Rejected(reason=f"worker {member.key} is not active")
     if member.culprit is not None:
         transaction.update(transaction.sql.count_lost_owner, member.culprit, member.key)
+    transaction.wakeups.everything = True
     return Applied(changed=transaction.update(transaction.sql.release_lost_instances, member.key, member.limit, 0))
 
 
@@ -81,26 +87,41 @@ def _judged_by(member: MarkWorkerLost) -> LossVerdict:
 
 def apply_release_unknown(transaction: Transaction, member: ReleaseUnknown) -> Outcome:
     """W3: release rows that have not changed since their owner read them, as if the worker were lost."""
+    transaction.wakeups.instances.update(owned.number for owned in member.instances)
     moved = sum(
         transaction.update(transaction.sql.release_instance, owned.number, owned.fence, member.owner)
         for owned in member.instances
     )
+    gone: list[AttemptRecord] = []
     for owned in member.attempts:
         guard = (member.owner, owned.state, owned.ledger)
         for row in transaction.fetch(transaction.sql.owned_attempt, *owned.key.primary_key, *guard):
-            moved += _reassign(transaction, attempt_of(row), is_clean=False)
-    return Applied(changed=moved)
+            attempt = attempt_of(row)
+            if reassign(transaction, attempt, is_clean=False):
+                gone.append(attempt)
+    return Applied(changed=moved + len(gone), attempts_ended=_ended(gone, transaction.now_ms))
 
 
-def _reassign(transaction: Transaction, attempt: AttemptRecord, *, is_clean: bool) -> int:
+def _ended(gone: Sequence[AttemptRecord], now_ms: int) -> tuple[AttemptRecord, ...]:
+    """Those of the reassigned attempts that have ended, as they are now: a released one is READY."""
+    return tuple(
+        msgspec.structs.replace(
+            attempt, state=next_state(attempt.state, LOSS_EVENT[attempt.state]), closed_at_ms=now_ms
+        )
+        for attempt in gone
+        if LOSS_EVENT[attempt.state] is not AttemptEvent.RELEASE
+    )
+
+
+def reassign(transaction: Transaction, attempt: AttemptRecord, *, is_clean: bool) -> bool:
     """End an attempt without a worker: open the next one, release the same one, or end it (W6).
 
-    Returns 1. An attempt that was launched and has reports which no worker has handled is left, and 0 is returned: the
-    reports decide about it first (A5).
+    Returns True. An attempt that was launched and has reports which no worker has handled is left, and False is
+    returned: the reports decide about it first (A5).
     """
     event = LOSS_EVENT[attempt.state]
     if attempt.state is AttemptState.QUEUED and attempts.has_new_report(transaction, attempt):
-        return 0
+        return False
     if attempt.state is AttemptState.RUNNING:
         ended = end_by_loss(attempt, now_ms=transaction.now_ms, is_clean=is_clean)
         if isinstance(ended, OpenNextAttempt):
@@ -111,7 +132,7 @@ def _reassign(transaction: Transaction, attempt: AttemptRecord, *, is_clean: boo
         attempts.release(transaction, attempt)
     else:
         attempts.apply_completion(transaction, end_by_cancel(attempt, event, now_ms=transaction.now_ms))
-    return 1
+    return True
 
 
 def apply_worker_heartbeat(transaction: Transaction, beat: Heartbeat, registration: Registration) -> HeartbeatReply:

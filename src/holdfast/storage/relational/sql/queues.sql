@@ -1,4 +1,5 @@
--- A read: the READY attempts of each queue, from their index, and the running ones, which are never many.
+-- A read: the READY attempts of each queue, from their index, and the running ones, which are never many. Those of
+-- executors outside of workers have no owner, and always a deadline (C4).
 SELECT queue, CAST(sum(ready) AS BIGINT), CAST(sum(later) AS BIGINT), CAST(sum(running) AS BIGINT), min(oldest_at_ms)
 FROM (
     SELECT queue, count(*) FILTER (WHERE available_at_ms <= ?1) AS ready,
@@ -8,6 +9,10 @@ FROM (
     UNION ALL
     SELECT queue, 0, 0, count(*), NULL FROM attempts
     WHERE owner IS NOT NULL AND closed_at_ms IS NULL
+    GROUP BY queue
+    UNION ALL
+    SELECT queue, 0, 0, count(*), NULL FROM attempts
+    WHERE expires_at_ms IS NOT NULL AND owner IS NULL AND state <> 'READY' AND closed_at_ms IS NULL
     GROUP BY queue
 ) AS counted
 GROUP BY queue

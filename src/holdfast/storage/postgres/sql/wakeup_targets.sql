@@ -1,0 +1,3 @@
+-- A read at the end of a transaction that has changed these instances, and so holds their rows: no watcher is missed.
+SELECT number, workflow, owner, claimable_at_ms, closed_at_ms IS NOT NULL OR state = 'BLOCKED', watchers FROM instances
+WHERE number = ANY (?1::bigint[]) AND (watchers IS NOT NULL OR owner IS NOT NULL OR claimable_at_ms IS NOT NULL)

@@ -1,0 +1,2 @@
+-- A read: a key of this store, which never changes.
+SELECT value FROM secrets WHERE name = ?

@@ -1,0 +1,2 @@
+-- Follows the end of the instance in the same transaction.
+UPDATE instances SET error = ? WHERE number = ?
