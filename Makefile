@@ -52,10 +52,11 @@ test: lint types layers  ## everything continuous integration runs: about ten mi
 test-postgres: $(READY)  ## the scenarios and crashes on PostgreSQL instead of SQLite
 	@HOLDFAST_TEST_STORE=postgres HYPOTHESIS_PROFILE=dev $(BIN)/pytest -q -n $(PYTEST_JOBS) --dist worksteal tests/scenarios tests/postgres tests/workers \
 		tests/crash/test_processes.py tests/crash/test_every_commit.py tests/crash/test_flows_every_commit.py \
-		tests/crash/test_contract_every_commit.py tests/crash/test_activity_cancels.py
+		tests/crash/test_contract_every_commit.py tests/crash/test_request_kinds.py tests/crash/test_activity_cancels.py \
+		tests/crash/test_retry_requests.py tests/crash/test_killed_later_starts.py
 
 nightly: $(READY)  ## far more random examples, and the tests above half a minute
-	@HYPOTHESIS_PROFILE=nightly $(BIN)/pytest -q -n $(PYTEST_JOBS) --dist worksteal --timeout 7200
+	@HYPOTHESIS_PROFILE=nightly $(BIN)/pytest -q -n $(PYTEST_JOBS) --dist worksteal --timeout 7200 -o faulthandler_timeout=7260
 
 mutants: $(READY)  ## mutation tests: break the engine in many small ways, each of which a test must catch
 	@$(BIN)/python -m tools.mutants

@@ -16,6 +16,7 @@ from tests.support.inside import claimer_of, committer_of, free_slots, key_of, l
 import holdfast as hf
 from holdfast import background
 from holdfast.background import BackgroundTask, Duty
+from holdfast.runtime import run_factory
 from holdfast.runtime.committer import Committer
 from holdfast.storage.members.member import Member
 from holdfast.storage.members.messages import DeleteQueries
@@ -221,6 +222,8 @@ def test_a_background_thread_that_fails_is_logged_and_started_again(
     if duty is (Duty.LISTENER if are_files() else Duty.LOCK_WAITS):
         pytest.skip("it belongs to the other store")
     monkeypatch.setattr(background, "RESTART_SECONDS", 0.01)
+    # Under a profile function, Python 3.11 enters no function while an exception is pending in a thread that sleeps.
+    monkeypatch.setattr(run_factory, "STRICT_TURNS", 0)
     expected = f"the background thread {duty} failed"
     before = set(threading.enumerate() if duty is not Duty.LOCK_WAITS else [])  # of that there is one per process
 
