@@ -61,11 +61,11 @@ nightly: $(READY)  ## far more random examples, and the tests above half a minut
 mutants: $(READY)  ## mutation tests: break the engine in many small ways, each of which a test must catch
 	@$(BIN)/python -m tools.mutants
 
-bench: $(READY)  ## measure Holdfast beside the bare limit of this machine: under five minutes
-	@$(BIN)/python -m benchmarks
+bench: $(READY)  ## measure Holdfast beside the bare limit of this machine: under five minutes; RECORD=1 as below
+	@$(BIN)/python -m benchmarks $(if $(RECORD),--record)
 
-bench-postgres: $(READY) build/peers/dbos/ready  ## the same on PostgreSQL, beside DBOS: about five minutes
-	@HOLDFAST_BENCH_DBOS=build/peers/dbos/bin/python $(BIN)/python -m benchmarks.postgres
+bench-postgres: $(READY) build/peers/dbos/ready  ## the same on PostgreSQL, beside DBOS: about five minutes; RECORD=1 as below
+	@HOLDFAST_BENCH_DBOS=build/peers/dbos/bin/python $(BIN)/python -m benchmarks.postgres $(if $(RECORD),--record)
 
 bench-compare: $(READY)  ## measure this source tree against another one, in alternating pairs: make bench-compare OTHER=path/to/src
 	@$(BIN)/python -m benchmarks.compare $(OTHER)

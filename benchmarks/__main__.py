@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +23,7 @@ from benchmarks import (
     observed,
     opening,
     pairs,
+    targets,
     together,
     workloads,
 )
@@ -117,6 +119,7 @@ def main() -> int:
         rounds=options.rounds,
         scale=options.scale,
         out=Path(options.out),
+        record=partial(targets.record, targets.SQLITE, targets.started()) if options.record else None,
     )
 
 
@@ -126,10 +129,14 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=13, help="at most so many rounds of each (default 13)")
     parser.add_argument("--scale", type=float, default=1.0, help="the size of the workloads (default 1.0)")
     parser.add_argument("--out", default="build/bench", help="where the figures and the plot go")
+    parser.add_argument("--record", action="store_true", help="also keep the figures and write docs/performance.md")
     parser.add_argument("--sample", choices=MEASURES, help=argparse.SUPPRESS)
     parser.add_argument("--child", choices=CHILDREN, help=argparse.SUPPRESS)
     parser.add_argument("--folder", help=argparse.SUPPRESS)
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.record and (options.workload or options.scale != 1):
+        parser.error("--record keeps a whole run only: without --workload and --scale")
+    return options
 
 
 def _measure(name: str, scale: float) -> Sample:

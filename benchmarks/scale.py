@@ -127,7 +127,21 @@ def markdown(report: dict[str, Any]) -> str:
         f"The limit of one server with {CORES} cores is {found.by_processor:,.0f} steps/s by its processor, and "
         f"{found.by_disk:,.0f} by a disk that takes {load.wal_mb_per_s:g} MB/s of WAL."
     )
-    return "\n".join([*lines, "", limits, ""])
+    return "\n".join([*lines, "", limits, "", _apart(report), ""])
+
+
+def _apart(report: dict[str, Any]) -> str:
+    """What a step costs when its client and its workers are processes of their own."""
+    found = [
+        f"{each['cpu_us_per_step']:.0f} us with {each['count']} worker{'s' if each['count'] > 1 else ''} "
+        f"({each['server_us_per_step']:.0f} of them in the database)"
+        for each in report["workers"]["PostgreSQL"]
+    ]
+    return (
+        "These are the figures of one busy process that is client and worker. With 50 workflows in flight from a "
+        f"client apart from its workers, a step costs {', '.join(found)}, the client included: groups are smaller. "
+        "Measure your own ratio with `holdfast bench`, and multiply."
+    )
 
 
 def drawings(report: dict[str, Any]) -> dict[str, str]:

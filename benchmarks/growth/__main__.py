@@ -193,10 +193,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.growth", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="small sizes and one round, about two minutes")
     parser.add_argument("--rounds", type=int, help="rounds of each measure except the history (default 3)")
-    parser.add_argument("--part", action="append", choices=PARTS, help="only this one; with --record the others stay")
+    parser.add_argument("--part", action="append", choices=PARTS, help="only this one; repeatable")
     parser.add_argument("--out", default="build/bench-growth", help="where figures, tables and drawings go")
     parser.add_argument("--record", action="store_true", help="also keep the figures and write the documentation")
     options = parser.parse_args()
+    if options.record and (options.quick or options.part):
+        parser.error("--record keeps a whole run only: without --quick and --part")
     extent = QUICK if options.quick else FULL
     extent = extent._replace(rounds=options.rounds or extent.rounds)
     begun = time.perf_counter()
@@ -215,8 +217,7 @@ def main() -> int:
     print(report.markdown(found))
     recorded.write(Path(options.out), "growth", found, report.markdown(found), report.drawings(found))
     if options.record:
-        before: dict[str, Any] = recorded.load("growth") if options.part else {"rounds": {}}
-        recorded.record("growth", {**before, **found, "rounds": {**before["rounds"], **found["rounds"]}})
+        recorded.record("growth", found)
     return 0
 
 

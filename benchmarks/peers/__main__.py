@@ -171,7 +171,10 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--workload", action="append", choices=WORKLOADS, help="only this one; repeatable")
     parser.add_argument("--out", default="build/bench-peers", help="where figures, table and plot go")
     parser.add_argument("--record", action="store_true", help="also keep the figures and write docs/performance.md")
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.record and (options.quick or options.engine or options.workload):
+        parser.error("--record keeps a whole run only: without --quick, --engine and --workload")
+    return options
 
 
 def main() -> int:

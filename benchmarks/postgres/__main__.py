@@ -13,12 +13,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from tests.postgres.server import Place
 
-from benchmarks import contract, expiry, opening, together, workloads
+from benchmarks import contract, expiry, opening, targets, together, workloads
+from benchmarks.database import server_version
 from benchmarks.measure import Sample
 from benchmarks.postgres import bare, dbos, wakes
 from benchmarks.postgres.claims import claim_pages
@@ -264,12 +266,14 @@ def main() -> int:
         return 0
     chosen = [bench for bench in BENCHES if not options.workload or bench.name in options.workload]
     with bench_server() as url:
+        begun = targets.started({"PostgreSQL": server_version(url)})
         missed = run_benches(
             chosen,
             lambda name: _in_fresh_process(url, name, options.scale),
             rounds=options.rounds,
             scale=options.scale,
             out=Path(options.out),
+            record=partial(targets.record, targets.POSTGRES, begun) if options.record else None,
         )
     draw_apart(Path(options.out))
     return missed
@@ -282,11 +286,15 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=5, help="at most so many rounds of each (default 5)")
     parser.add_argument("--scale", type=float, default=1.0, help="the size of the workloads (default 1.0)")
     parser.add_argument("--out", default="build/bench-postgres", help="where the figures and the plot go")
+    parser.add_argument("--record", action="store_true", help="also keep the figures and write docs/performance.md")
     parser.add_argument("--sample", choices=MEASURES, help=argparse.SUPPRESS)
     parser.add_argument("--role", choices=ROLES, help=argparse.SUPPRESS)
     parser.add_argument("--url", help=argparse.SUPPRESS)
     parser.add_argument("--schema", help=argparse.SUPPRESS)
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.record and (options.workload or options.scale != 1):
+        parser.error("--record keeps a whole run only: without --workload and --scale")
+    return options
 
 
 def _in_fresh_process(url: str, name: str, scale: float) -> Sample:

@@ -34,6 +34,7 @@ class Publisher:
 
 PUBLISHERS: Final = {
     "peers": Publisher("peers", "benchmarks.peers.table", "performance.md"),
+    "targets": Publisher("targets", "benchmarks.targets", "performance.md"),
     "growth": Publisher("growth", "benchmarks.growth.report", "performance.md"),
     "scale": Publisher("growth", "benchmarks.scale", "scale.md"),
 }
