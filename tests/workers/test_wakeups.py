@@ -165,6 +165,22 @@ def test_C15_answers_wake_the_process_that_asked(store: str, received: Received)
     together(scenario())
 
 
+def test_C15_a_query_about_an_instance_without_an_owner_is_answered_at_once(store: str, received: Received) -> None:
+    """It has ended, and no process waits for it: its row has no owner, no due time and no name."""
+
+    async def scenario() -> None:
+        async with await connect(store) as asking, hf.Engine(store, workflows=[waits]) as engine:
+            await engine.start(waits, id="a")
+            await engine.get("a").raise_event("go", "on")
+            await engine.get("a").result()
+            await received.settle(asking, engine)
+            async with asyncio.timeout(FAST_SECONDS):
+                assert await asking.get("a").query("status") == "waiting"
+            assert any("waits" in wakeup.queries for wakeup in received.of(engine))
+
+    together(scenario())
+
+
 def test_C15_work_wakes_workers_that_have_its_code(store: str, received: Received) -> None:
     async def scenario() -> None:
         async with (

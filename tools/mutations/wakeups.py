@@ -66,8 +66,15 @@ WAKEUPS: Final[tuple[Mutant, ...]] = (
         "a query wakes no worker",
         "C15",
         "storage/relational/apply/queries",
-        "        transaction.wakeups.queried.add(query.number)\n",
-        "",
+        "            transaction.wakeups.queries.add(found.owner or found.workflow)\n",
+        "            del found\n",
+    ),
+    in_python(
+        "a query about an instance without an owner wakes no worker",
+        "C15",
+        "storage/relational/apply/queries",
+        "queries.add(found.owner or found.workflow)",
+        "queries.add(found.owner or '')",
     ),
     in_python(
         "an answer does not wake the process that asks",

@@ -134,38 +134,33 @@ def decode_wakeup(data: bytes) -> Wakeup:
 class WakeupTargets:
     """The instances and queues whose changes concern other processes, collected while members are applied."""
 
-    __slots__ = ("askers", "everything", "instances", "queried", "queues")
+    __slots__ = ("askers", "everything", "instances", "queries", "queues")
 
     def __init__(self) -> None:
         self.instances: set[int] = set()
         """Instances that ended, got a message, became claimable or have news."""
         self.queues: set[str] = set()
         """Queues with a new READY attempt."""
-        self.queried: set[int] = set()
-        """Instances with a new query."""
+        self.queries: set[str] = set()
+        """Owners of instances with a new query; of one without an owner the workflow."""
         self.askers: set[str] = set()
         """Processes whose query was answered."""
         self.everything = False
 
     def numbers(self) -> list[int]:
         """The instances to be read for `resolve`, in ascending order."""
-        return sorted(self.instances | self.queried)
+        return sorted(self.instances)
 
     def is_empty(self) -> bool:
         """Whether nothing was collected, so that no other process is concerned."""
-        return not (self.instances or self.queues or self.queried or self.askers or self.everything)
+        return not (self.instances or self.queues or self.queries or self.askers or self.everything)
 
     def resolve(self, rows: Iterable[tuple[Any, ...]], now_ms: int) -> Wakeups:
         """The wake-ups, from the rows of `wakeup_targets.sql` for `numbers`."""
         workflows: set[str] = set()
         owners: set[str] = set()
-        queries: set[str] = set()
         to_each: dict[str, set[InstanceNumber]] = {asker: set() for asker in self.askers}
         for number, workflow, owner, claimable_at_ms, is_over, watchers in rows:
-            if number in self.queried:
-                queries.add(owner or workflow)
-            if number not in self.instances:
-                continue
             if owner is not None:
                 owners.add(owner)
             elif claimable_at_ms is not None and claimable_at_ms <= now_ms + SOON_MS:
@@ -178,7 +173,7 @@ class WakeupTargets:
             queues=frozenset(self.queues),
             workflows=frozenset(workflows),
             owners=frozenset(owners),
-            queries=frozenset(queries),
+            queries=frozenset(self.queries),
             everything=self.everything,
         )
         return Wakeups(

@@ -19,7 +19,6 @@ from holdfast.storage.wakeups import (
 )
 
 NOW_MS = 1_000_000
-ONE, TWO = InstanceNumber(1), InstanceNumber(2)
 
 
 def numbers(*found: int) -> frozenset[InstanceNumber]:
@@ -100,8 +99,10 @@ class TestResolve:
 
     def test_a_query_concerns_the_owner_or_the_workers_with_the_code(self) -> None:
         targets = WakeupTargets()
-        targets.queried.update((ONE, TWO))
-        found = targets.resolve([(1, "flow", "anna", None, 0, "p"), (2, "other", None, None, 0, "p")], NOW_MS)
+        targets.queries.update(("anna", "other"))
+        assert not targets.is_empty()
+        assert targets.numbers() == []
+        found = targets.resolve([], NOW_MS)
         assert found == Wakeups(to_all=Wakeup(queries=frozenset({"anna", "other"})))
 
     def test_an_answer_concerns_the_process_that_asked(self) -> None:

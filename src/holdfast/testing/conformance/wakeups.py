@@ -265,6 +265,24 @@ class WakeupRules(Rules):
 
         self.on_bench(case)
 
+    def test_C15_a_query_about_an_instance_without_an_owner_wakes_workers_that_have_its_code(self) -> None:
+        """It waits for an event, is blocked, or has ended, and no process waits for it."""
+
+        async def case(bench: Bench) -> None:
+            ended = await bench.started("ended")
+            blocked = await bench.started("blocked")
+            waiting = await bench.started("waiting")
+            block = Block(number=blocked.number, owner=ANNA, fence=blocked.fence, reason="code", build="1")
+            release = Release(number=waiting.number, owner=ANNA, fence=waiting.fence)
+            for member in (closing(ended), block, release):
+                check(applied(await bench.one(member)))
+            for at, record in enumerate((ended, blocked, waiting)):
+                query = QueryRow(id=f"{ELSEWHERE}:{at}", number=record.number, name="status", input=b"{}")
+                ask = AskQuery(query=query, expires_at_ms=bench.clock.now_ms + 60_000)
+                await check_wakes(bench, lambda wakeup: "flow" in wakeup.queries, ask)
+
+        self.on_bench(case)
+
     def test_C15_an_answer_to_an_update_wakes_the_process_that_sent_it(self) -> None:
         async def case(bench: Bench) -> None:
             record = await bench.started("a", activities=0)

@@ -5,6 +5,7 @@ import json
 from holdfast.core.queries import MAX_QUERIES
 from holdfast.storage.members.messages import AnswerQuery, AskQuery, ClaimQueries, DeleteQueries, QueryRow, asker_of
 from holdfast.storage.members.outcomes import Applied, ClaimedQueries, Outcome, Rejected
+from holdfast.storage.relational.rows import instance_of
 from holdfast.storage.relational.transaction import Transaction
 
 
@@ -13,7 +14,9 @@ def apply_ask_query(transaction: Transaction, ask: AskQuery) -> Outcome:
     query = ask.query
     values = (query.id, query.number, query.name, query.input, ask.expires_at_ms)
     if transaction.update(transaction.sql.insert_query, *values, MAX_QUERIES):
-        transaction.wakeups.queried.add(query.number)
+        for row in transaction.fetch(transaction.sql.read_instance, query.number):
+            found = instance_of(row)
+            transaction.wakeups.queries.add(found.owner or found.workflow)
         return Applied()
     return Rejected(reason=f"{MAX_QUERIES} queries wait for their answers already, or this one was sent before")
 
