@@ -16,7 +16,7 @@ MICROSECONDS: Final = 1_000_000
 DAY_SECONDS: Final = 86_400
 MEGABYTE: Final = 10**6
 GIGABYTE: Final = 10**9
-CONNECTIONS: Final = 5
+CONNECTIONS: Final = 6
 """Of one process of Holdfast, without a pooler."""
 STORE: Final = "PostgreSQL"
 LOADS: Final = (100, 1_000, 10_000, 100_000)

@@ -7,8 +7,10 @@ import sys
 from typing import Any
 
 import pytest
+from benchmarks import scale
 from tests.postgres.server import Place
 from tests.postgres.stores import ask
+from tests.scenarios.support import until
 from tests.unit.cli.commands import Command
 from tests.unit.cli.conftest import holdfast
 
@@ -93,6 +95,21 @@ def test_G5_what_one_process_commits_wakes_another(postgres: Place, notify: bool
             assert await client.get("waits").result(timeout=PATIENCE_SECONDS) == "hello"
             assert await handle.result(timeout=PATIENCE_SECONDS) == "hello"
             await client.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_process_has_the_connections_that_the_guide_names(postgres: Place) -> None:
+    """However much it does at the same time; `benchmarks.scale` plans with the same number."""
+
+    async def scenario() -> None:
+        url = f"{postgres.url}&application_name={postgres.schema}"
+        async with hf.Engine(url, workflows=[adds], activities=[add]) as one:
+            runs = [one.run(adds, number, id=f"i{number}") for number in range(20)]
+            reads = [one.list() for _ in range(20)]
+            await asyncio.gather(*runs, *reads)
+            counted = "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s"
+            await until(lambda: ask(postgres, counted, postgres.schema) == [(scale.CONNECTIONS,)])
 
     asyncio.run(scenario())
 

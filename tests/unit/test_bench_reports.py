@@ -96,7 +96,7 @@ def test_the_plan_follows_from_the_cost_of_a_step() -> None:
     assert found.database_cores == pytest.approx(10)
     assert found.by_processor == pytest.approx(50_000)
     assert found.by_disk == pytest.approx(200_000)
-    assert (found.databases, found.workers, found.connections) == (2, 10, 50)
+    assert (found.databases, found.workers, found.connections) == (2, 10, 60)
     assert found.wal_mb_per_s == pytest.approx(200)
     assert (found.stored_gb_per_day, found.stored_gb) == pytest.approx((8_640, 17_280))
     slow_disk = scale.plan(scale.Load(100_000, cores=10, wal_mb_per_s=20, use=0.5), cost)

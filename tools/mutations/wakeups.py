@@ -6,6 +6,7 @@ from tools.mutations.mutant import Mutant, in_python, in_sql
 
 VALUES: Final = "tests/unit/storage/test_wakeups.py"
 SOCKETS: Final = "tests/unit/storage/sqlite/test_notifier.py"
+KIT_ON_POSTGRES: Final = "tests/conformance/test_postgres.py::TestPostgres"
 LISTENING: Final = "tests/postgres/test_listening.py"
 APART: Final = "tests/workers/test_apart.py"
 COMMITTER: Final = "tests/unit/runtime/test_committer.py"
@@ -47,6 +48,21 @@ WAKEUPS: Final[tuple[Mutant, ...]] = (
         "storage/relational/apply/instance_endings",
         "    transaction.wakeups.instances.add(number)\n",
         "",
+    ),
+    in_python(
+        "only the last part of a divided group wakes processes",
+        "C15",
+        "storage/postgres/writer",
+        "self.wakeups |= transaction.wakeups.resolve(",
+        "self.wakeups = transaction.wakeups.resolve(",
+        f"{KIT_ON_POSTGRES}::test_C15_the_ends_of_a_group_that_was_divided_wake_the_processes_that_wait",
+    ),
+    in_python(
+        "only the last part of a divided group wakes processes on SQLite",
+        "C15",
+        "storage/sqlite/writer",
+        "        self.wakeups |= wakeups\n",
+        "        self.wakeups = wakeups\n",
     ),
     in_python(
         "a blocked instance wakes no process",

@@ -1,6 +1,7 @@
 """Wake-ups of commits: every process that a commit concerns is woken (C15). A store may wake more processes."""
 
 from collections.abc import Callable
+from functools import reduce
 from typing import cast
 from unittest import SkipTest
 
@@ -57,10 +58,7 @@ async def wakeups_of(bench: Bench, *members: Member) -> Wakeups:
     sent: list[Wakeups] = []
     outcomes = await bench.commit(*members, notify=sent.append)
     require(not any(isinstance(outcome, Rejected) for outcome in outcomes), f"a member was rejected: {outcomes}")
-    merged = Wakeups()
-    for each in sent:
-        merged |= each
-    return merged
+    return reduce(Wakeups.__or__, sent, Wakeups())
 
 
 def received(wakeups: Wakeups, name: str = ELSEWHERE) -> Wakeup:
@@ -131,6 +129,22 @@ class WakeupRules(Rules):
             await bench.one(start("unstarted", watcher=ELSEWHERE))
             record = await bench.instance("unstarted")
             await check_wakes(bench, has_instance(record), cancel("unstarted"))
+
+        self.on_bench(case)
+
+    def test_C15_the_ends_of_a_group_that_was_divided_wake_the_processes_that_wait(self) -> None:
+        """The database refuses one member, so the others are written in several transactions."""
+
+        async def case(bench: Bench) -> None:
+            records = [await watched(bench, f"i{number}") for number in range(6)]
+            members: list[Member] = [closing(record) for record in records]
+            members[2] = turn(records[2], attempts=(new_attempt(0),))  # opens an attempt that is there already
+            sent: list[Wakeups] = []
+            outcomes = await bench.commit(*members, notify=sent.append)
+            check([applied(outcome) for outcome in outcomes] == [at != 2 for at in range(6)])
+            wakeup = received(reduce(Wakeups.__or__, sent, Wakeups()))
+            ended = {record.number for at, record in enumerate(records) if at != 2}
+            check(wakeup.everything or wakeup.instances == ended, f"it wakes for {wakeup}")
 
         self.on_bench(case)
 
