@@ -116,6 +116,7 @@ def engines_bench(*, two_runs: float, four_runs: float | None, two_cpu: float, f
             Target("runs of four engines over one", "x", in_pairs((four, runs), (one, runs)), four_runs, True),
             Target("processor time per run, two over one", "x", in_pairs((two, cpu), (one, cpu)), two_cpu),
             Target("processor time per run, four over one", "x", in_pairs((four, cpu), (one, cpu)), four_cpu),
+            Target("transactions per run, two over one", "x", in_pairs((two, transactions), (one, transactions)), 1.15),
             Target(
                 "transactions per run, four over one", "x", in_pairs((four, transactions), (one, transactions)), 1.15
             ),
@@ -369,7 +370,7 @@ BENCHES: Final = (
             Target("processor time per step, worker and client", "us", of("APART", "cpu_us_per_step")),
             Target("reads of the client per run", "", of("APART", "client_reads_per_run")),
             Target("start to result, one at a time, p50", "ms", of("APART one at a time", "p50_ms")),
-            Target("the same, p99", "ms", of("APART one at a time", "p99_ms")),
+            Target("the same, p99; 6.3 before wake-ups were routed", "ms", of("APART one at a time", "p99_ms"), 6.3),
         ),
     ),
     Bench(

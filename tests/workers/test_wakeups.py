@@ -3,14 +3,17 @@
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable
+from typing import Any
 
 import pytest
-from tests.scenarios.support import together
+from tests.scenarios.support import together, until
 from tests.support.inside import worker_of
 from tests.workers.support import instance, sound
 
 import holdfast as hf
+from holdfast.runtime.duties import claimer
 from holdfast.runtime.session import StoreSession
+from holdfast.storage.records import NextDue
 from holdfast.storage.wakeups import Wakeup
 
 FAST_SECONDS = 0.9
@@ -244,6 +247,66 @@ def test_C15_attempts_that_found_no_free_slot_are_claimed_when_one_is_free(store
             assert worker_of(working).slots.has_backlog
             goes_on.set()
             assert (await first, await second) == (True, False)
+
+    together(scenario())
+
+
+def test_C15_attempts_that_come_during_a_poll_are_claimed_when_a_slot_is_free(
+    store: str, received: Received, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The poll has read what is due, and found nothing, when the wake-up for the second attempt comes."""
+    monkeypatch.setattr(claimer, "POLL_SECONDS", 60.0)
+    goes_on, began = asyncio.Event(), asyncio.Event()
+    has_read, may_return = asyncio.Event(), asyncio.Event()
+
+    @hf.activity
+    async def hold(first: bool) -> bool:
+        if first:
+            began.set()
+            await goes_on.wait()
+        return first
+
+    @hf.workflow
+    async def holds() -> bool:
+        return await hold(True)
+
+    @hf.workflow
+    async def passes() -> bool:
+        return await hold(False)
+
+    async def scenario() -> None:
+        async with (
+            hf.Engine(store, workflows=[passes]) as caller,
+            hf.Engine(store, workflows=[holds], activities=[hold], max_activities=1) as working,
+        ):
+            first = asyncio.create_task(working.run(holds, id="first"))
+            await began.wait()
+            await received.settle(working)
+            worker: Any = worker_of(working)
+            next_due = worker.claimer.next_due
+
+            async def held_back(*given: int) -> NextDue:
+                found: NextDue = await next_due(*given)
+                has_read.set()
+                await may_return.wait()
+                return found
+
+            worker.claimer.next_due = held_back
+            worker.poll()
+            await has_read.wait()
+            second = asyncio.create_task(caller.run(passes, id="second"))
+            await until(lambda: any(wakeup.queues for wakeup in received.of(working)))
+            worker.claimer.next_due = next_due
+            wait = worker.claimer._wait
+
+            async def waiting(due_ms: int | None) -> None:
+                goes_on.set()
+                await wait(due_ms)
+
+            worker.claimer._wait = waiting
+            may_return.set()
+            async with asyncio.timeout(30):
+                assert (await first, await second) == (True, False)
 
     together(scenario())
 

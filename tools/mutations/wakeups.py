@@ -195,9 +195,17 @@ WAKEUPS: Final[tuple[Mutant, ...]] = (
         "a worker without a free slot forgets the attempts that wait",
         "C15",
         "runtime/worker",
-        "self.slots.note_backlog(has_backlog=True)",
+        "self.slots.note_arrival()",
         "pass",
         f"{PROCESSES}::test_C15_attempts_that_found_no_free_slot_are_claimed_when_one_is_free",
+    ),
+    in_python(
+        "a poll that began before forgets attempts that became READY while no slot was free",
+        "C15",
+        "runtime/attempts/slots",
+        "has_backlog or self._has_arrival",
+        "has_backlog",
+        f"{PROCESSES}::test_C15_attempts_that_come_during_a_poll_are_claimed_when_a_slot_is_free",
     ),
     in_python(
         "a process waits a poll interval for an instance that ended before its name was written",

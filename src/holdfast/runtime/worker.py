@@ -261,7 +261,7 @@ class WorkerRuntime:
             if self.slots.free > 0 or not self._options.launchers.keys().isdisjoint(wakeup.queues):
                 self._work.set()
             else:
-                self.slots.note_backlog(has_backlog=True)
+                self.slots.note_arrival()
         key = self.key
         if key in wakeup.owners:
             self._work.set_for_messages()

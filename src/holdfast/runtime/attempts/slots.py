@@ -29,6 +29,7 @@ class ActivitySlots:
         self.free = count
         self.has_backlog = False
         """Attempts that this worker could run had no free slot at the last poll."""
+        self._has_arrival = False
 
     def reserve_for(self, scheduled: ScheduledActivity) -> bool:
         """Reserve a slot for a new attempt if it may start here at once."""
@@ -69,9 +70,17 @@ class ActivitySlots:
         if self.has_backlog and not self._is_closed:
             self._work.set()
 
+    def begin_poll(self) -> None:
+        """A poll is about to read what is due."""
+        self._has_arrival = False
+
     def note_backlog(self, *, has_backlog: bool) -> None:
-        """A poll has found whether attempts wait for a slot here."""
-        self.has_backlog = has_backlog
+        """A poll has found whether attempts wait for a slot here. It may not have seen those that came meanwhile."""
+        self.has_backlog = has_backlog or self._has_arrival
+
+    def note_arrival(self) -> None:
+        """Attempts have become READY while no slot is free: the next free slot polls."""
+        self.has_backlog = self._has_arrival = True
 
     def close(self) -> None:
         """Start nothing more at once: the worker drains or stops."""

@@ -117,6 +117,7 @@ class Claimer:
             await self.wake_continued()
         await self._inbox.read()
         now_ms = self.polled_at_ms = self._store.now_ms()
+        self._slots.begin_poll()
         due = await self.next_due()
         claimed = False
         if is_due(due.expiry_ms, now_ms):
