@@ -55,7 +55,7 @@ WAKEUPS: Final[tuple[Mutant, ...]] = (
         "storage/postgres/writer",
         "self.wakeups |= transaction.wakeups.resolve(",
         "self.wakeups = transaction.wakeups.resolve(",
-        f"{KIT_ON_POSTGRES}::test_C15_the_ends_of_a_group_that_was_divided_wake_the_processes_that_wait",
+        KIT_ON_POSTGRES,
     ),
     in_python(
         "only the last part of a divided group wakes processes on SQLite",
