@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import psycopg
 import pytest
 from tests.postgres.server import Place
@@ -108,6 +109,16 @@ def test_G3_a_member_that_cannot_be_sent_falls_alone_out_of_its_group(postgres: 
             group = [start(f"a{commit}"), start(wrong), start(f"d{commit}")]
             outcomes = await store.commit(CommitId(commit), group)
             assert [isinstance(outcome, StartedInstance) for outcome in outcomes] == [True, False, True]
+
+    on_a_store(postgres, case, clock=ManualClock())
+
+
+def test_C15_a_group_that_was_divided_has_the_wake_ups_of_all_parts(postgres: Place) -> None:
+    async def case(store: PostgresStore) -> None:
+        sent: list[Any] = []
+        group = [start("a"), start("b\0c"), msgspec.structs.replace(start("d"), workflow="other")]
+        await store.commit(CommitId(1), group, sent.append)
+        assert [wakeups.to_all.workflows for wakeups in sent] == [{"flow", "other"}]
 
     on_a_store(postgres, case, clock=ManualClock())
 

@@ -6,7 +6,6 @@ from tools.mutations.mutant import Mutant, in_python, in_sql
 
 VALUES: Final = "tests/unit/storage/test_wakeups.py"
 SOCKETS: Final = "tests/unit/storage/sqlite/test_notifier.py"
-KIT_ON_POSTGRES: Final = "tests/conformance/test_postgres.py::TestPostgres"
 LISTENING: Final = "tests/postgres/test_listening.py"
 APART: Final = "tests/workers/test_apart.py"
 COMMITTER: Final = "tests/unit/runtime/test_committer.py"
@@ -55,7 +54,7 @@ WAKEUPS: Final[tuple[Mutant, ...]] = (
         "storage/postgres/writer",
         "self.wakeups |= transaction.wakeups.resolve(",
         "self.wakeups = transaction.wakeups.resolve(",
-        KIT_ON_POSTGRES,
+        "tests/postgres/test_store.py::test_C15_a_group_that_was_divided_has_the_wake_ups_of_all_parts",
     ),
     in_python(
         "only the last part of a divided group wakes processes on SQLite",
