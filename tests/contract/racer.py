@@ -1,6 +1,6 @@
 """A program without Holdfast that claims every open activity, and runs those that it gets: STORE SCHEMA NAME ROUNDS.
 
-SCHEMA is empty for a file. Prints how many claims it won and lost.
+SCHEMA is empty for a file. Prints a line when it looks for activities, and how many claims it won and lost.
 """
 
 import json
@@ -46,6 +46,8 @@ def main(store: str, schema: str, name: str, rounds: int) -> None:
     def report(exec_id: str, transition: str, payload: str | None = None) -> None:
         tables.run(REPORT, f"{name} {transition} {exec_id}", exec_id, transition, payload, name)
 
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
     while tables.run(ENDED) != [rounds]:
         for exec_id in set(tables.run(OPEN)) - seen:
             seen.add(exec_id)

@@ -34,11 +34,14 @@ def engine(by_hand: ByHand) -> hf.Engine:
     return hf.Engine(by_hand.store, workflows=[asks], activities=[takes])
 
 
-async def raced(store: str, schema: str, name: str, rounds: int) -> dict[str, int]:
+async def raced(store: str, schema: str, name: str, rounds: int, ready: asyncio.Barrier) -> dict[str, int]:
     """The claims that a program has won and lost."""
     words = [sys.executable, "-m", "tests.contract.racer", store, schema, name, str(rounds)]
     program = await asyncio.create_subprocess_exec(*words, cwd=ROOT, stdout=subprocess.PIPE)
     try:
+        assert program.stdout is not None
+        assert await program.stdout.readline() == b"ready\n"
+        await ready.wait()
         printed, _ = await program.communicate()
     finally:
         if program.returncode is None:
@@ -50,7 +53,9 @@ async def raced(store: str, schema: str, name: str, rounds: int) -> dict[str, in
 
 async def race(by_hand: ByHand, place: tuple[str, str], rounds: int, seconds: float) -> None:
     async with asyncio.timeout(seconds), engine(by_hand) as it, engine(by_hand):
-        racing = [asyncio.create_task(raced(*place, name, rounds)) for name in RACERS]
+        ready = asyncio.Barrier(len(RACERS) + 1)
+        racing = [asyncio.create_task(raced(*place, name, rounds, ready)) for name in RACERS]
+        await ready.wait()  # both look for activities before there is one: else the first may take all of them
         handles = await asyncio.gather(*(it.start(asks, id=f"i{number}") for number in range(rounds)))
         winners = Counter([await handle.result(timeout=seconds) for handle in handles])
         counts = dict(zip(RACERS, await asyncio.gather(*racing), strict=True))

@@ -210,6 +210,8 @@ def test_C9_L8_a_released_claim_is_offered_again_and_a_stale_claimant_is_refused
         ('{"type": "Busy", "message": "never", "retryable": false}', 1, "never"),
         ("plain text \x01 {", 3, "plain text"),
         ("[1, 2]", 3, "[1, 2]"),
+        ('{"code": 28}', 3, '{"code": 28}'),
+        ('{"code": 28, "retryable": false}', 1, '{"code": 28'),
         (None, 3, "the executor reported a failure"),
     ],
 )

@@ -45,7 +45,6 @@ from holdfast.client.client import Client, calls_of
 from holdfast.client.requests import wait_for_row
 from holdfast.compose import open_contract_of
 from holdfast.core.activity_events import OTHER_CLAIM, TOO_EARLY, ReportKind, ReportState
-from holdfast.core.checks import parse_enum
 from holdfast.core.deadlines import MILLISECONDS
 from holdfast.errors import UsageError
 from holdfast.payloads.encoding import encode
@@ -186,9 +185,9 @@ def claim(
     is_given = exec_id is not None or (not queues and not names and "HOLDFAST_ACTIVITY_EXEC_ID" in os.environ)
     wanted = exec_id_of(exec_id) if is_given else None
     given = claim_of(claim_text) if is_given or claim_text is not None else None
-    kind = parse_enum(ReportKind, to_state.upper(), "state of a claim")
-    if kind not in CLAIM_STATES:
+    if to_state.upper() not in CLAIM_STATES:
         raise UsageError(f"--as is {', '.join(CLAIM_STATES)}, not {to_state!r}")
+    kind = ReportKind(to_state.upper())
     named = checked_source(source)
     wait_seconds = checked_duration_ms(wait, "--wait") / MILLISECONDS
 

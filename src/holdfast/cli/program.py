@@ -240,10 +240,10 @@ class ProgramRun:
             check_untrusted(data, max_bytes=self._command.payload_limit)
         except PayloadError as error:
             fault = find_fault(data) if len(data) <= LOCATE_LIMIT_BYTES else None
+            is_line = self._command.output is OutputKind.RESPONSES
+            remedy = "print a JSON value in each line" if is_line else "print JSON, or use --text for a string"
             raise ProgramError(
-                f"{what} of {self._command.name} is not a JSON value: {fault or error}; print JSON, or use --text for "
-                "a string",
-                retryable=False,
+                f"{what} of {self._command.name} is not a JSON value: {fault or error}; {remedy}", retryable=False
             ) from error
         return data.decode()
 

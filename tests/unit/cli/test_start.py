@@ -65,7 +65,7 @@ def test_C2_an_input_that_is_no_list_is_the_only_argument(filled: Command) -> No
         (["requests", "--limit", "0"], "from 1 to 10,000, not 0"),
         (["activity", "list", "--limit", "0"], "--limit"),
         (["activity", "list", "--queue", ""], "must not be empty"),
-        (["activity", "claim", "--as", "DONE"], "DONE"),
+        (["activity", "claim", "--as", "DONE"], "--as is RUNNING, PREPARING, QUEUED, not 'DONE'"),
         (["activity", "claim", "--as", "FAILED"], "--as is RUNNING, PREPARING, QUEUED"),
         (["activity", "claim", *EXEC], "no activity has the exec id"),
         (["activity", "run", "--queue", "gpu", "--", "no-such-program"], "there is no program 'no-such-program'"),

@@ -49,10 +49,10 @@ _ANY_VALUE: Final = frozenset({ReportKind.HEARTBEAT, ReportKind.NOTE})
 
 
 class ReportedError(msgspec.Struct):
-    """The JSON object in the column `error` of a FAILED report."""
+    """The JSON object in the column `error` of a FAILED report. An object with neither message nor type is a text."""
 
     message: str = ""
-    type: str = DEFAULT_ERROR_TYPE
+    type: str = ""
     retryable: bool | None = None
 
 
@@ -399,6 +399,8 @@ def failure_of_report(error: bytes | None) -> Failure:
         reported = msgspec.json.decode(text, type=ReportedError)
     except (msgspec.DecodeError, RecursionError):
         reported = ReportedError(message=text)
+    if not reported.message and not reported.type:
+        reported = ReportedError(message=text, retryable=reported.retryable)
     return Failure(
         type=shorten(reported.type or DEFAULT_ERROR_TYPE, LONGEST_REFUSAL),
         message=shorten(reported.message or "the executor reported a failure", MESSAGE_LIMIT_CHARACTERS),
