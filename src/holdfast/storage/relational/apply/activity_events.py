@@ -181,7 +181,6 @@ class _ReportFold:
                 is_new = report.row not in waiting and states[report.row] == ReportState.NEW
                 if is_new and len(waiting) + wait_elsewhere >= MOST_WAITING:
                     verdict = ReportVerdict(ReportState.REFUSED, TOO_MANY_WAIT)
-                    self._refused.setdefault(report.claim, set()).add(report.sequence or 0)
                 else:
                     waiting[report.row] = verdict
                     queue.add(report, verdict, self._attempt.state)
@@ -206,8 +205,14 @@ class _ReportFold:
                 self._handled.append(HandledReport(row=report.row, state=ReportState.WAITING, refusal=verdict.reason))
 
     def _handled_sequence(self, report: CheckedReport) -> int:
-        """The highest sequence of the report's series that was handled, with all before it."""
-        return self._sequences.get(report.claim or "", 0)
+        """The highest sequence of the report's series that was handled, with all before it.
+
+        The refused sequences of a claimant that has lost are not stored (`_settle`): its notes and cancels look for them.
+        """
+        handled = self._sequences.get(report.claim or "", 0)
+        if report.sequence is None or not self._has_lost(report.claim):
+            return handled
+        return self._skip_refused(report.claim, handled, reads=report.kind in WITHOUT_CLAIM)
 
     def _judge(self, report: CheckedReport, *, holds_back: bool) -> ReportVerdict:
         attempt = self._attempt
@@ -230,22 +235,30 @@ class _ReportFold:
         self._handled.append(
             HandledReport(row=report.row, state=verdict.state, refusal=verdict.reason, cancel_requested=is_cancelled)
         )
-        series = report.claim or ""
-        is_next = report.sequence is not None and report.sequence == self._sequences.get(series, 0) + 1
-        if report.sequence is not None and is_next and not self._is_over and not self._is_of_another(report):
-            self._sequences[series] = self._skip_refused(report.claim, report.sequence)
+        if report.sequence is None or self._is_over:
+            return
+        if verdict.state is ReportState.REFUSED:
+            self._refused.setdefault(report.claim, set()).add(report.sequence)
+            self.has_moved |= self._has_lost(report.claim)
+        is_next = report.sequence == self._handled_sequence(report) + 1
+        if is_next and not self._is_of_another(report):
+            self._sequences[report.claim or ""] = self._skip_refused(report.claim, report.sequence)
             self._is_offer_changed = True
             self.has_moved = True
 
+    def _has_lost(self, claim: str | None) -> bool:
+        """Whether another claimant has the attempt."""
+        is_claimed = self._claim is not None and self._attempt.state is not AttemptState.READY
+        return is_claimed and claim != self._claim
+
     def _is_of_another(self, report: CheckedReport) -> bool:
         """Whether the row was refused for its claim. Later ones are refused, too, so its sequence is not stored."""
-        is_claimed = self._claim is not None and self._attempt.state is not AttemptState.READY
-        return is_claimed and report.claim != self._claim and report.kind not in WITHOUT_CLAIM
+        return self._has_lost(report.claim) and report.kind not in WITHOUT_CLAIM
 
-    def _skip_refused(self, claim: str | None, handled: int) -> int:
+    def _skip_refused(self, claim: str | None, handled: int, *, reads: bool = True) -> int:
         """The highest sequence that is handled with all before it, past those that were refused out of turn."""
         refused = self._refused.setdefault(claim, set())
-        if claim not in self._have_read_refused:
+        if reads and claim not in self._have_read_refused:
             self._have_read_refused.add(claim)
             sql = self._transaction.sql
             rows = self._transaction.fetch(sql.refused_sequences, self._member.exec_id, claim, handled)
