@@ -207,7 +207,7 @@ class _ReportFold:
     def _handled_sequence(self, report: CheckedReport) -> int:
         """The highest sequence of the report's series that was handled, with all before it.
 
-        The refused sequences of a claimant that has lost are not stored (`_settle`): its notes and cancels look for them.
+        The refused sequences of a claimant that lost are not stored (`_settle`): its notes and cancels look for them.
         """
         handled = self._sequences.get(report.claim or "", 0)
         if report.sequence is None or not self._has_lost(report.claim):
