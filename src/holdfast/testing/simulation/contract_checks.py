@@ -19,6 +19,8 @@ ENDS: Final = ("COMPLETED", "FAILED", "STOPPED", "RELEASE")
 CLAIMS: Final = ("QUEUED", "PREPARING", "RUNNING")
 NEVER: Final = "never"
 """The ids of instances that no valid request starts begin with this."""
+HEARD: Final = ("PREPARING", "RUNNING", "HEARTBEAT")
+"""Reports that keep a claim."""
 FREE: Final = ("NOTE", "CANCEL")
 """Reports that need no claim."""
 
@@ -124,6 +126,7 @@ class ContractTables:
             exec_ids = self.offers[number, execution, activity, attempt]
             what = f"attempt {tuple(key)}"
             yield from self._check_attempt(what, state, exec_ids, decoded.max_claims)
+            yield from self._check_releases(what, decoded.external.claim_timeout_ms, exec_ids)
             if state == "TIMED_OUT" and cancel is None:
                 times = _Times(available, scheduled, started)
                 yield from self._check_expiry(what, decoded, times, exec_ids)
@@ -165,6 +168,21 @@ class ContractTables:
             yield f"{what}: a result was applied without RUNNING"
         if state == "FAILED" and not counted["FAILED"] and len(exec_ids) < most:
             yield f"{what} is FAILED without a report, after {len(exec_ids)} of {most} offers"
+
+    def _check_releases(self, what: str, timeout_ms: int, exec_ids: Sequence[str]) -> Iterator[str]:
+        """A5, C10: no claim is released while a report of the claimant, inserted in time, is not handled."""
+        for exec_id in exec_ids:
+            reports = self.of_offer[exec_id]
+            applied = [report for report in reports if report.state == "APPLIED" and report.transition not in FREE]
+            if not applied or any(report.transition == "RELEASE" for report in applied):
+                continue
+            claim = next((report.claim for report in applied if report.transition in CLAIMS), None)
+            deadline_ms = max(report.inserted_at_ms for report in applied) + timeout_ms
+            for report in reports:
+                is_ours = (claim is None or report.claim == claim) and report.sequence is None
+                is_overtaken = report.refusal is not None and "was released" in report.refusal
+                if is_ours and is_overtaken and report.inserted_at_ms <= deadline_ms and report.transition in HEARD:
+                    yield f"{what}: the claim was released before {report.transition} (row {report.row}) was handled"
 
     def _check_expiry(
         self, what: str, options: ActivityOptions, times: "_Times", exec_ids: Sequence[str]
