@@ -143,7 +143,7 @@ class WakeupRules(Rules):
             outcomes = await bench.commit(*members, notify=sent.append)
             check([applied(outcome) for outcome in outcomes] == [at != 2 for at in range(6)])
             wakeup = received(reduce(Wakeups.__or__, sent, Wakeups()))
-            ended = {record.number for at, record in enumerate(records) if at != 2}
+            ended = frozenset(record.number for at, record in enumerate(records) if at != 2)
             check(wakeup.everything or wakeup.instances == ended, f"it wakes for {wakeup}")
 
         self.on_bench(case)
