@@ -118,6 +118,10 @@ class Registry:
             [errors, *(sys.modules[name] for name in sorted(self._modules) if name in sys.modules)]
         )
 
+        for workflow in self.workflows.values():
+            for declared in workflow.declared_failures or ():
+                self._errors.setdefault(qualified_name(declared), declared)
+
     @cached_property
     def build(self) -> str:
         """A hash of the registered code and of its files. A blocked instance is tried again by another build (G12)."""

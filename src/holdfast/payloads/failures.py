@@ -264,7 +264,10 @@ def _rebuild(failure: Failure, cls: type[BaseException] | None, members: list[Ex
             return _make(cls, arguments, failure.attributes)
         except (TypeError, ValueError, AttributeError):
             pass  # a built-in that these arguments do not fit: the name and message are kept instead
-    return RemoteError(failure.message, failure.type, failure.attributes)
+    unknown = RemoteError(failure.message, failure.type, failure.attributes)
+    if failure.bases:
+        unknown.bases = failure.bases
+    return unknown
 
 
 def _rebuild_group(failure: Failure, cls: type[BaseException] | None, members: list[Exception]) -> Exception:
