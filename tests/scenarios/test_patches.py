@@ -162,9 +162,8 @@ def test_R14_an_edit_blocks_with_its_first_difference_and_a_patch_continues_the_
         assert [patches_of(path, "old"), len(patches_of(path, "new"))] == [[], 1]
         async with engine_of(path, *ACTIVITIES, patched) as engine:  # closed histories still replay
             for each in ("old", "new"):
-                history = await engine.get(each).export_history()
-                hf.testing.Replayer(workflows=[patched]).replay(history)
-            hf.testing.Replayer(workflows=[plain]).replay(history)
+                hf.testing.Replayer(workflows=[patched]).replay(await engine.get(each).export_history())
+            hf.testing.Replayer(workflows=[plain]).replay(await engine.get("new").export_history())
         check_tables(path)
         assert audit(path) == []
 

@@ -308,7 +308,10 @@ class _Printer:
         for obstacle in described.obstacles:
             self._folded("stuck", "bold red", safe(obstacle))
         if described.blocked is not None and described.state is InstanceState.BLOCKED:
-            self._folded("blocked", "bold red", safe(described.blocked))
+            reason, _, trace = described.blocked.partition("\n")
+            self._folded("blocked", "bold red", safe(reason))
+            for line in safe_lines(trace, len(trace)).splitlines():
+                self._console.print(clipped(Text(line, "dim"), line_width(self._console)), soft_wrap=True)
         for damage in described.damage:
             self._folded("damaged", "bold red", safe(damage))
         if described.damage:
