@@ -393,8 +393,8 @@ holdfast list "a.customer = 'acme'" --since 7d --count""",
         WORKFLOW,
         STORE,
         JSON,
-        details="Every open instance is replayed on the code of APP. A patch is safe to remove if all of them replay on "
-        "code in which its call is replaced by the new branch. Check again after each removal. A name that the code "
+        details="Every open instance is replayed on the code of APP. A patch is safe to remove if all of them replay "
+        "on code in which its call is replaced by the new branch. Check again after each removal. A name that the code "
         "computes is listed once an instance has reached it.",
         examples="holdfast patches shop.py --workflow checkout",
     ),
