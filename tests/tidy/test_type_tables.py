@@ -87,13 +87,13 @@ TABLES: dict[str, tuple[Collection[Any], set[Any], set[Any]]] = {
         FLOW_STATE,
         EVENTS,
         # A release is an update; `NodeReleased` has its effect. No side effects are recorded; ends change no node.
-        {ev.SideEffectRecorded, ev.EventSetAside} | UPDATES | CODE_ENDS | EXTERNAL_ENDS,
+        {ev.SideEffectRecorded, ev.PatchApplied, ev.EventSetAside} | UPDATES | CODE_ENDS | EXTERNAL_ENDS,
     ),
     "verify reads every event, flows and updates in modules of their own": (
         _READERS,
         EVENTS,
         # Nothing else in the store is compared with these three.
-        FLOW_COMMANDS | UPDATES | {ev.ChildCancelRequested, ev.EventRaised, ev.SideEffectRecorded},
+        FLOW_COMMANDS | UPDATES | {ev.ChildCancelRequested, ev.EventRaised, ev.SideEffectRecorded, ev.PatchApplied},
     ),
     "every event with a payload names its field": (
         {each for each in EVENTS if each.payload_field},
