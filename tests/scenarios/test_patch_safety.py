@@ -77,7 +77,7 @@ def is_quiet(path: Path) -> bool:
     """Whether every instance waits for an event."""
     found = rows(path, "SELECT number, state FROM instances")
     return not rows(path, "SELECT 1 FROM inbox") and all(
-        state in INSTANCE_FINAL or isinstance((history_of(path, number) or [None])[-1], EventAwaited)
+        state in INSTANCE_FINAL or any(isinstance(event, EventAwaited) for event in history_of(path, number)[-1:])
         for number, state in found
     )
 

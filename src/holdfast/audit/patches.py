@@ -22,7 +22,7 @@ from holdfast.storage.records import InstanceRecord, LoadedInstance
 MOST_EXAMPLES: Final = 10
 MOST_FUNCTIONS: Final = 10_000
 MOST_PATCHES: Final = 1_000
-"""Patches of one workflow that are told apart: names that code makes from values may be many."""
+"""Patches of one workflow that are counted: names that code makes from values may be many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,8 @@ def _add_example(ids: list[str], instance_id: str) -> None:
 
 def _reports(workflow: str, tally: _Tally) -> Iterator[PatchReport]:
     for name in sorted(tally.names):
-        new, old = tally.new[name], tally.old[name]
+        new = tally.new[name]
+        old = tally.old[name]
         in_the_way = tally.hindered[name] + tally.broken - tally.mended[name]
         examples = [*tally.ids.get(name, ()), *tally.broken_ids][: min(in_the_way, MOST_EXAMPLES)]
         yield PatchReport(workflow, name, new, old, tally.open - new - old, in_the_way, tuple(examples))

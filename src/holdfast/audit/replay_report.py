@@ -14,7 +14,7 @@ MOST_GROUPS = 500
 MOST_MEMBERS = 100
 """Instances of a group that are named; the others are counted."""
 Failing = Callable[[InstanceRecord, LoadedInstance], None]
-"""Receives each instance that does not fit."""
+"""Is called with each instance that does not fit."""
 
 
 @dataclass(frozen=True, slots=True)

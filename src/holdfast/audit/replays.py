@@ -190,7 +190,8 @@ async def _loaded(
         if batch and turns + record.turn > MOST_TURNS:
             async for each in _load(store, batch):
                 yield each
-            batch, turns = [], 0
+            batch = []
+            turns = 0
         batch.append(record)
         turns += record.turn + 1
     async for each in _load(store, batch):

@@ -49,7 +49,7 @@ from holdfast.core.flow.snapshot import version_of
 from holdfast.core.lifecycle import InstanceState
 from holdfast.core.updates import UpdateState
 from holdfast.errors import InstanceNotFound
-from holdfast.payloads.failures import Failure
+from holdfast.payloads.failures import RecordedFailure
 from holdfast.storage.contract import Store
 from holdfast.storage.records import InstanceNumber, InstanceRecord
 
@@ -330,9 +330,9 @@ class _Printer:
             result = safe(report.outcome.decode(errors="replace"), longest)
             self._console.print(Text.assemble(("result ", "bold green"), result), soft_wrap=True)
 
-    def _print_failure(self, failure: Failure) -> None:
+    def _print_failure(self, failure: RecordedFailure) -> None:
         """Prints the failure and its causes, outermost first, then the traceback of the innermost."""
-        current: Failure | None = failure
+        current: RecordedFailure | None = failure
         innermost = failure
         label = "failed"
         while current is not None:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any, Final, cast
 
 from holdfast.errors import RemoteError, UndeclaredError
-from holdfast.payloads.failures import Failure, describe_error, failure_of, qualified_name
+from holdfast.payloads.failures import RecordedFailure, describe_error, failure_of, qualified_name
 from holdfast.payloads.limits import shorten
 
 LONGEST_REASON: Final = 6_000
@@ -37,8 +37,8 @@ def undeclared(workflow: str, error: BaseException) -> UndeclaredError:
     return UndeclaredError(shorten("\n".join((message, *_details(failure_of(error)))), LONGEST_REASON))
 
 
-def _details(failure: Failure) -> Iterator[str]:
-    current: Failure | None = failure
+def _details(failure: RecordedFailure) -> Iterator[str]:
+    current: RecordedFailure | None = failure
     for position in range(MOST_CAUSES):
         if current is None:
             return

@@ -49,7 +49,9 @@ class _Gathering:
 async def read_blocked(store: CheckableStore, workflow: str | None = None, most: int = MOST_READ) -> BlockedReport:
     """The first `most` BLOCKED instances, of one workflow if it is given, by their reasons."""
     groups: dict[tuple[str, str], _Gathering] = {}
-    after, count, is_whole = -1, 0, False
+    after = -1
+    count = 0
+    is_whole = False
     while count < most and not is_whole:
         page = await store.blocked_instances(after=after, limit=min(PAGE, most - count))
         is_whole = len(page) < min(PAGE, most - count)

@@ -49,7 +49,8 @@ class CodeCheckRules(Rules):
     def test_R17_blocked_instances_are_listed_with_their_builds(self) -> None:
         async def case(bench: Bench, store: CheckableStore) -> None:
             await bench.started("runs")
-            first, second = await bench.started("a"), await bench.started("b")
+            first = await bench.started("a")
+            second = await bench.started("b")
             for record, reason in ((first, "x" * 2 * LONGEST_BLOCKED), (second, "because")):
                 check(applied(await bench.one(_block(record.number, record.fence, reason, "one"))))
             check(applied(await bench.one(_block(second.number, second.fence, "because", "two"))))
