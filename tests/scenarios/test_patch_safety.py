@@ -123,7 +123,7 @@ def replays(code: hf.Workflow[..., Any], history: str) -> bool:
     st.lists(st.sampled_from(["old-0", "old-1", "new-0", "new-1"]), max_size=6),
     st.booleans(),
 )
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_R15_a_patch_is_safe_exactly_when_every_open_history_replays_without_it(
     program: list[Step], before: list[str], after: list[str], is_broken: bool
 ) -> None:

@@ -10,8 +10,8 @@ from types import TracebackType
 from typing import Final, NamedTuple, Self
 
 from holdfast.authoring.registry import Registry
-from holdfast.client.search import list_page, parse_order
-from holdfast.core.filters import And, Comparison, Field, Filter, In, Operator
+from holdfast.compose import search_store_of
+from holdfast.core.filters import And, Comparison, Field, In, Operator
 from holdfast.core.history import HistoryEvent, Payload, Started, decode_event, decode_events
 from holdfast.core.lifecycle import ATTEMPT_FINAL, INSTANCE_FINAL
 from holdfast.errors import HistoryMismatch, PayloadError, StoreError
@@ -22,6 +22,7 @@ from holdfast.runtime.run_factory import RunFactory
 from holdfast.storage.contract import CheckableStore
 from holdfast.storage.large_payloads import inline, reference_of
 from holdfast.storage.records import InstanceNumber, InstanceRecord, LoadedInstance
+from holdfast.storage.search import Position, SearchQuery
 
 NUMBERS_PAGE: Final = 50_000
 RECORDS_PAGE: Final = 500
@@ -166,18 +167,19 @@ async def closed_instances(
     store: CheckableStore, workflow: str, limit: int
 ) -> AsyncGenerator[tuple[InstanceRecord, LoadedInstance]]:
     """The closed instances of a workflow that were started last."""
+    searched = search_store_of(store)
     closed = In(Field("state"), tuple(state.value for state in sorted(INSTANCE_FINAL)))
-    found: Filter = And((Comparison(Field("workflow"), Operator.EQUAL, workflow), closed))
-    cursor: str | None = None
+    found = And((Comparison(Field("workflow"), Operator.EQUAL, workflow), closed))
+    after: Position | None = None
     while limit > 0:
-        rows, cursor = await list_page(
-            store, found, order=parse_order("created"), limit=min(limit, RECORDS_PAGE), cursor=cursor
-        )
-        limit -= len(rows)
+        asked = min(limit, RECORDS_PAGE)
+        rows = await searched.search(SearchQuery(filter=found, after=after, limit=asked))
         async for each in _loaded(store, [row.instance for row in rows]):
             yield each
-        if cursor is None:
+        if len(rows) < asked:
             return
+        limit -= asked
+        after = rows[-1].position
 
 
 async def _loaded(
