@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 from tests.scenarios.support import engine_of, history_of, rows, together, until
 
@@ -37,6 +37,8 @@ async def one() -> None: ...
 async def two() -> None: ...
 
 
+PHASES = (Phase.explicit, Phase.reuse, Phase.generate)
+"""Without shrinking, which takes minutes with an engine: the failing program is short as it is."""
 ACTIVITIES = {"one": one, "two": two}
 BRANCH = st.lists(SIMPLE, max_size=2)
 PATCH = st.tuples(st.just("patch"), st.sampled_from(NAMES), BRANCH, BRANCH)
@@ -117,13 +119,17 @@ def replays(code: hf.Workflow[..., Any], history: str) -> bool:
     return True
 
 
+@example([("patch", "p", ["one"], ["one"]), "go"], [], [], False).via("the old branch has the same steps")
+@example([("patch", "p", ["one"], ["two"]), "go"], [], [], False).via("the old branch has other steps")
+@example(["go", ("patch", "p", ["one"], ["two"])], [], ["old-0"], False).via("one on the new branch, one before it")
+@example(["go", ("patch", "p", ["one"], ["two"])], [], [], True).via("a change without a patch")
 @given(
     PROGRAM,
     st.lists(st.sampled_from(["old-0", "old-1"]), max_size=4),
     st.lists(st.sampled_from(["old-0", "old-1", "new-0", "new-1"]), max_size=6),
     st.booleans(),
 )
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=25, deadline=None, phases=PHASES)
 def test_R15_a_patch_is_safe_exactly_when_every_open_history_replays_without_it(
     program: list[Step], before: list[str], after: list[str], is_broken: bool
 ) -> None:

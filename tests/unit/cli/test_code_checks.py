@@ -76,7 +76,7 @@ def filled(holdfast: Command) -> Command:
             for each in ("old-1", "old-2", "closed"):
                 await engine.start(code.checkout, 300, id=each)
             await engine.start(code.elsewhere, id="other")
-            for each in ("order-1234567", "order-7654321"):
+            for each in ("order-hat", "order-shoe"):
                 await engine.start(code.buggy, each, id=f"buggy-{each}")
             await engine.get("closed").raise_event("go")
             await engine.get("closed").result(timeout=10)
@@ -204,17 +204,15 @@ def test_R15_patches_names_instances_that_do_not_replay_at_all(filled: Command) 
 def test_R17_blocked_groups_by_reason_and_proposes_what_to_do(filled: Command) -> None:
     lines = filled("blocked").out.splitlines()
     assert lines[0] == "buggy  2 instances"
-    assert lines[1].startswith(
-        "  UndeclaredError: buggy raised KeyError: 'order-1234567', which is no declared failure"
-    )
+    assert lines[1].startswith("  UndeclaredError: buggy raised KeyError: 'order-hat', which is no declared failure")
     assert lines[2].strip().startswith("File ")
-    assert lines[4].startswith("  oldest buggy-order-1234567, created 20")
+    assert lines[4].startswith("  oldest buggy-order-hat, created 20")
     assert lines[5].startswith("  blocked by build ")
     assert "mend the code and deploy it, or declare the exception in fails_with=" in lines[6]
     [group] = json.loads(filled("blocked", "--json").out)["groups"]
-    assert (group["count"], group["example"], len(group["builds"])) == (2, "buggy-order-1234567", 1)
+    assert (group["count"], group["example"], len(group["builds"])) == (2, "buggy-order-hat", 1)
     assert filled("blocked", "--workflow", "checkout").out == "No blocked instances.\n"
-    shown = filled("show", "buggy-order-7654321").out
+    shown = filled("show", "buggy-order-shoe").out
     assert "blocked UndeclaredError: buggy raised KeyError" in shown
     assert "    raise KeyError(order)" in shown
 
