@@ -232,7 +232,7 @@ class ContractRows:
             input=Payload(msgspec.Raw(encoded)),
         )
         start = Start(
-            id=InstanceId(checked_name(row.instance_id or row.request_id, "an instance")),
+            id=InstanceId(checked_name(row.request_id if row.instance_id is None else row.instance_id, "an instance")),
             workflow=workflow.name,
             version=workflow.version,
             input=encoded,
