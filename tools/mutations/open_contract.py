@@ -340,8 +340,8 @@ OPEN_CONTRACT: Final = (
         "a deadline of a request that is not positive is stored",
         "C2",
         _DUTY,
-        "if row.deadline_after_ms <= 0:",
-        "if row.deadline_after_ms == -1:",
+        "if not 0 < row.deadline_after_ms <= LONGEST_DEADLINE_MS:",
+        "if not row.deadline_after_ms <= LONGEST_DEADLINE_MS:",
         REQUESTS,
     ),
     in_python(
