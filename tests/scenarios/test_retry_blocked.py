@@ -47,7 +47,7 @@ async def half_way(path: Path) -> None:
     async with engine_of(path, flow, first, other) as engine:
         assert (
             rows(path, "SELECT 1 FROM timers") == []
-        )  # the first read of a store in memory takes longer than the timer
+        )  # a first read may outlast the timer
         await engine.start(flow, id="it")
         await until(lambda: rows(path, "SELECT 1 FROM timers"))
 
