@@ -124,6 +124,11 @@ def test_R1_an_existing_file_is_replaced_only_on_request_and_never_a_store_with_
     assert ids_in(copy) == ids_in(store)
     with pytest.raises(UsageError, match="is the store itself"):
         hf.backup(store, store, replace=True)
+    for kept in ("-wal", "-shm", "-journal", "-lock", "-gate"):
+        with pytest.raises(UsageError, match="belongs to the database"):
+            hf.backup(store, f"{store}{kept}", replace=True)
+    with pytest.raises(UsageError, match="name of the backup is empty"):
+        hf.backup(store, "")
     with pytest.raises(UsageError, match="there is no folder"):
         hf.backup(store, tmp_path / "missing" / "backup.db")
     Path(f"{copy}-wal").write_bytes(b"x")
