@@ -86,6 +86,14 @@ FOUND: Final[tuple[Mutant, ...]] = (
         "    pass",
     ),
     in_python(
+        "a cursor in another spelling is taken",
+        "F7",
+        "client/search",
+        "if _text_of(decoded) != cursor:",
+        "if False:",
+        SEARCH,
+    ),
+    in_python(
         "a turn may set any number of attributes",
         "F1",
         "authoring/attributes",
