@@ -225,7 +225,7 @@ def test_an_unknown_policy_status_or_page_is_a_typed_error(tmp_path: Path, polic
         async with engine_of(path, *ALL) as engine:
             with pytest.raises(UnknownWord):
                 await engine.start(keeps, 1, id="a", policy=policy)
-            with pytest.raises(UnknownWord), pytest.warns(DeprecationWarning, match="called"):
+            with pytest.raises(UnknownWord), pytest.warns(DeprecationWarning, match="in this release only"):
                 await engine.list(state=policy)
             for limit in (0, -1, 10**9, 2**70):
                 with pytest.raises(hf.errors.InvalidOption, match="limit"):

@@ -202,6 +202,43 @@ def test_R1_two_backups_into_one_file_are_refused_and_a_dead_one_leaves_room_for
     assert audit(copy) == []
 
 
+class FullFile(apsw.VFSFile):
+    """A file on a disk without space."""
+
+    def xWrite(self, data: bytes, offset: int) -> None:  # noqa: ARG002 - SQLite's name
+        raise apsw.FullError("no space")
+
+
+class FullDisk(apsw.VFS):
+    """The default file system, without space for further pages."""
+
+    def __init__(self) -> None:
+        self._base = apsw.vfs_names()[0]
+        super().__init__("full-disk", self._base)
+
+    def xOpen(self, name: Any, flags: list[int]) -> apsw.VFSFile:
+        return FullFile(self._base, name, flags)
+
+
+def test_R1_a_full_disk_is_named_and_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, copy = tmp_path / "shop.db", tmp_path / "backup.db"
+    together(filled(store))
+    disk = FullDisk()
+    opened = apsw.Connection
+
+    def connect(path: str, **more: Any) -> apsw.Connection:
+        return opened(path, **(more | {"vfs": "full-disk"} if path.endswith(".partial") else more))
+
+    monkeypatch.setattr("apsw.Connection", connect)
+    with pytest.raises(hf.StoreError, match=r"no space for the copy .*backup\.db"):
+        hf.backup(store, copy)
+    monkeypatch.undo()
+    disk.unregister()
+    assert sorted(each.name for each in tmp_path.glob("backup*")) == []
+    hf.backup(store, copy)
+    assert audit(copy) == []
+
+
 KILLED = """
 import os, signal, sys
 import holdfast as hf
