@@ -22,6 +22,12 @@ if TYPE_CHECKING:
 CACHES = pytest.mark.parametrize("cache_size", [1_000, 0])
 DUE = dt.datetime(2026, 11, 18, 12, 0, 0, 7, tzinfo=dt.UTC)
 gates: dict[str, asyncio.Event] = {}
+FLOW = """
+flow: waiting
+activities:
+  start: {trigger: true}
+  last: {wait: {event: end, timeout: 1h}, after: start}
+"""
 
 
 @hf.activity
@@ -372,6 +378,33 @@ def test_F10_continue_as_new_and_the_end_keep_changes_that_the_code_has_not_read
             assert await handle.result() == "client", "the next execution reads what the first has not read"
             assert (await handle.describe()).attributes == {"last": "client", "now": "ends-last", "round": "client"}
         assert audit(store) == []
+
+    together(scenario())
+
+
+def test_F10_a_flow_takes_the_change_and_a_query_of_code_sees_it(tmp_path: Path) -> None:
+    flow = hf.Flow.parse(FLOW)
+
+    @hf.workflow
+    async def asked() -> None:
+        @hf.on_query("read")
+        def read() -> object:
+            return hf.attributes.get("n")
+
+        await hf.event("end")
+
+    async def scenario() -> None:
+        async with hf.Engine(tmp_path / "s.db", workflows=[asked], flows=[flow]) as engine:
+            started = await engine.start(flow, id="flow", attributes={"n": 1})
+            assert (await started.set_attributes({"n": 2, "m": "x"})) == {"m": "x", "n": 2}
+            await started.raise_event("end")
+            await started.result()
+            assert (await started.describe()).attributes == {"m": "x", "n": 2}
+            assert "attributes_changed" in [entry.kind for entry in await started.history()]
+            handle = await engine.start(asked, id="code")
+            await handle.set_attributes({"n": 7})
+            assert await handle.query("read") == 7
+        assert audit(tmp_path / "s.db") == []
 
     together(scenario())
 

@@ -75,7 +75,10 @@ def test_F5_a_wrong_filter_reads_nothing() -> None:
                 await engine.count("state = FAILD")
             with pytest.raises(InvalidFilter, match="a filter is a string"):
                 await engine.list(7)  # type: ignore[arg-type]  # wrong on purpose
-            with pytest.raises(UsageError, match="and not both"), pytest.warns(DeprecationWarning, match="called"):
+            with (
+                pytest.raises(UsageError, match="and not both"),
+                pytest.warns(DeprecationWarning, match="in this release only"),
+            ):
                 await engine.list("state = FAILED", state="FAILED")
 
     together(scenario())
