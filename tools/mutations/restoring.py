@@ -61,8 +61,8 @@ RESTORING: Final = (
         "a backup replaces the log of a store",
         "R1",
         "audit/backup",
-        "if beside is not None and",
-        "if False and",
+        "if kept and database.exists():",
+        "if False:",
         BACKUP,
     ),
     in_python(

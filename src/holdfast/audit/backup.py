@@ -89,11 +89,11 @@ def _show_nothing(phase: BackupPhase, done: int, total: int) -> None:
 def _check_target(source: Path, target: Path, *, replace: bool) -> None:
     if not target.parent.is_dir():
         raise UsageError(f"there is no folder {target.parent} for the backup {target.name}; make it")
-    beside = next((suffix for suffix in KEPT_BESIDE if target.name.endswith(suffix)), None)
-    if beside is not None and target.with_name(target.name.removesuffix(beside)).exists():
+    kept = next((suffix for suffix in KEPT_BESIDE if target.name.endswith(suffix)), "")
+    database = target.with_name(target.name.removesuffix(kept))
+    if kept and database.exists():
         raise UsageError(
-            f"{target} is the name of a file that belongs to the database {target.name.removesuffix(beside)}; name "
-            "another file"
+            f"{target} is the name of a file that belongs to the database {database.name}; name another file"
         )
     if source.exists() and target.exists() and source.samefile(target):
         raise UsageError(f"{target} is the store itself; name another file")
