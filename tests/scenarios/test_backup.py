@@ -227,7 +227,7 @@ def test_R1_a_full_disk_is_named_and_leaves_no_file(tmp_path: Path, monkeypatch:
     opened = apsw.Connection
 
     def connect(path: str, **more: Any) -> apsw.Connection:
-        return opened(path, **(more | {"vfs": "full-disk"} if path.endswith(".partial") else more))
+        return opened(path, vfs="full-disk", **more) if path.endswith(".partial") else opened(path, **more)
 
     monkeypatch.setattr("apsw.Connection", connect)
     with pytest.raises(hf.StoreError, match=r"no space for the copy .*backup\.db"):

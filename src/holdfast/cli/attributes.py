@@ -19,7 +19,14 @@ from holdfast.errors import UsageError
 from holdfast.storage.contract import Store
 
 LONGEST_VALUE: Final = 200
-KINDS: Final = {str: "text", int: "int", float: "float", bool: "bool", dt.datetime: "datetime", list: "texts"}
+KINDS: Final[dict[type[object], str]] = {
+    str: "text",
+    int: "int",
+    float: "float",
+    bool: "bool",
+    dt.datetime: "datetime",
+    list: "texts",
+}
 
 
 def attributes(
@@ -91,8 +98,13 @@ def _shown(item: tuple[str, Any]) -> str:
     return value_text(value, LONGEST_VALUE)
 
 
+def _kind(item: tuple[str, Any]) -> str:
+    kind: type[object] = type(item[1])
+    return KINDS.get(kind, "unreadable")
+
+
 COLUMNS: Final[tuple[Column[tuple[str, Any]], ...]] = (
     Column("attribute", lambda item: item[0], "cyan"),
-    Column("type", lambda item: KINDS.get(type(item[1]), "unreadable"), "dim"),
+    Column("type", _kind, "dim"),
     Column("value", _shown),
 )
