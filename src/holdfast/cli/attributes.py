@@ -19,14 +19,15 @@ from holdfast.errors import UsageError
 from holdfast.storage.contract import Store
 
 LONGEST_VALUE: Final = 200
-KINDS: Final[dict[type[object], str]] = {
-    str: "text",
-    int: "int",
-    float: "float",
-    bool: "bool",
-    dt.datetime: "datetime",
-    list: "texts",
-}
+KINDS: Final[tuple[tuple[type[object], str], ...]] = (
+    (str, "text"),
+    (bool, "bool"),
+    (int, "int"),
+    (float, "float"),
+    (dt.datetime, "datetime"),
+    (list, "texts"),
+)
+"""The type of each value; a bool is an int, too."""
 
 
 def attributes(
@@ -99,8 +100,7 @@ def _shown(item: tuple[str, Any]) -> str:
 
 
 def _kind(item: tuple[str, Any]) -> str:
-    kind: type[object] = type(item[1])
-    return KINDS.get(kind, "unreadable")
+    return next((name for kind, name in KINDS if isinstance(item[1], kind)), "unreadable")
 
 
 COLUMNS: Final[tuple[Column[tuple[str, Any]], ...]] = (
