@@ -1,9 +1,11 @@
 """Rows as records of the contract. The columns are in the order of the fields of the record: see `storage.records`."""
 
 import json
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import Final, TypeVar, cast
 
+from holdfast.core.attributes import AttributeType, StoredAttribute
 from holdfast.core.children import NAME_LIMIT_BYTES
 from holdfast.core.lifecycle import AttemptState, InstanceState
 from holdfast.core.updates import UpdateState
@@ -57,6 +59,16 @@ def blocked_of(row: Row) -> BlockedInstance:
         builds=tuple(json.loads(builds or "[]")),
         created_at_ms=created_at_ms,
     )
+
+
+def stored_attributes(rows: Iterable[Row]) -> dict[int, dict[str, StoredAttribute]]:
+    """Attributes by the numbers of their instances, from rows in the order of their positions."""
+    found: dict[int, dict[str, StoredAttribute]] = {}
+    for number, name, kind, key in rows:
+        values = found.setdefault(number, {})
+        before = values[name].keys if name in values else ()
+        values[name] = StoredAttribute(state_of(AttributeType, kind), (*before, key))
+    return found
 
 
 def attempt_of(row: Row) -> AttemptRecord:
