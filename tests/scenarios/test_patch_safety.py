@@ -25,7 +25,7 @@ pytestmark = pytest.mark.slow
 Step = Any
 """The name of an activity, "go" for a wait, ("patch", name, new steps, old steps) or ("repeat", times, steps)."""
 BEFORE, CALL, REMOVED = "before", "call", "removed"
-NAMES = ("p", "q", "r")
+NAMES: tuple[str, ...] = ("p", "q", "r")
 SIMPLE = st.sampled_from(["one", "two", "go"])
 
 
@@ -101,12 +101,17 @@ def number_of(path: Path, instance_id: str) -> int:
     return int(number)
 
 
+def ignore(done: int, total: int) -> None:
+    """No progress is shown."""
+    del done, total
+
+
 async def report_of(path: Path, code: hf.Workflow[..., Any]) -> PatchesReport:
     store = open_store(path, "full", Platform())
     store.open_for_reading()
     try:
         registry = Registry(workflows=[code], activities=[one, two])
-        return await count_patches(checkable(store), registry, None, lambda *_: None)
+        return await count_patches(checkable(store), registry, None, ignore)
     finally:
         await store.close()
 

@@ -243,8 +243,8 @@ def workflow(
 def _declared_failures(on_error: OnError, fails_with: FailureTypes) -> tuple[type[Exception], ...] | None:
     """The types that fail an instance, `Failure` first; None if every exception does."""
     types = checked_sequence((fails_with,) if isinstance(fails_with, type) else fails_with, "fails_with")
-    given: tuple[object, ...] = types
-    for each in given:
-        if not (isinstance(each, type) and issubclass(each, Exception)):
+    for each in types:
+        given: Any = each
+        if not (isinstance(given, type) and issubclass(given, Exception)):
             raise InvalidOption(f"fails_with takes types of exceptions, such as (Declined, ValueError), not {each!r}")
     return None if on_error is OnError.FAIL else (Failure, *types)

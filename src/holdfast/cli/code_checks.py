@@ -114,9 +114,7 @@ def _print_replay(report: ReplayReport) -> None:
         for line in safe_lines(group.instances[0].reason).splitlines():
             print_line(console, Text(line, "red"), "  ")
     for name, number in sorted(report.not_checked.items()):
-        print_line(
-            console, Text(f"not checked: {count_text(number, 'open instance')} of {safe(name)}, not in APP", "dim")
-        )
+        _print_not_checked(console, name, number)
     checked = f"{count_text(report.open, 'open instance')} and {count_text(report.closed, 'closed one')}"
     if report.failed:
         failed = f"{report.open_failed:,} open and {report.closed_failed:,} closed do not fit"
@@ -181,9 +179,7 @@ def patches(
         note = f"{count_text(number, 'open instance')} of {safe(name)} do not replay on this code: {shown}"
         print_line(console, Text(f"{note}; holdfast replay has the differences", "red"))
     for name, number in report.unknown.items():
-        print_line(
-            console, Text(f"not checked: {count_text(number, 'open instance')} of {safe(name)}, not in APP", "dim")
-        )
+        _print_not_checked(console, name, number)
 
 
 def _verdict(item: PatchReport) -> Text:
