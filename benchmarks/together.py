@@ -26,6 +26,10 @@ IN_FLIGHT: Final = 4
 SECONDS: Final = 4.0
 RUN_STEPS: Final = 2
 CLIENT_IN_FLIGHT: Final = 50
+RUNS_APART: Final = 1_000
+WARM_UP_RUNS: Final = 400
+"""Several times what is in flight, so that every worker runs some: each connection of PostgreSQL plans the statements of
+the group function at their first use, which costs as much as hundreds of steps."""
 READY: Final = "ready"
 Cpu = Callable[[], float]
 """The processor time of the database so far, in seconds."""
@@ -193,13 +197,13 @@ async def run_worker(store: str, _tag: str, _scale: float) -> None:
 
 async def run_client(store: str, tag: str, scale: float) -> None:
     """The client of `apart`."""
-    count = max(CLIENT_IN_FLIGHT, int(300 * scale))
+    count = max(CLIENT_IN_FLIGHT, int(RUNS_APART * scale))
     async with await connect(store) as client:
 
         async def one(number: int) -> None:
             await client.run("sequence", STEPS, id=f"{tag}-{number}")
 
-        await gather_bounded(one, CLIENT_IN_FLIGHT, CLIENT_IN_FLIGHT, first=count)
+        await gather_bounded(one, WARM_UP_RUNS, CLIENT_IN_FLIGHT, first=count)
         counter = Counter(client)
         print(READY, flush=True)
         await _next_line()
