@@ -28,8 +28,8 @@ RUN_STEPS: Final = 2
 CLIENT_IN_FLIGHT: Final = 50
 RUNS_APART: Final = 1_000
 WARM_UP_RUNS: Final = 400
-"""Several times what is in flight, so that every worker runs some: each connection of PostgreSQL plans the statements
-of the group function at their first use, which costs as much as hundreds of steps."""
+"""Several times what is in flight, so that every worker runs some: one claim takes all that is in flight, and the
+first steps of a worker cost more, as its connection to PostgreSQL plans the statements of the group function."""
 READY: Final = "ready"
 Cpu = Callable[[], float]
 """The processor time of the database so far, in seconds."""
