@@ -65,6 +65,7 @@ from holdfast.storage.records import (
     WorkerLoad,
     WorkerRow,
 )
+from holdfast.storage.versions import CodeVersion
 from holdfast.storage.wakeups import Heard, Notify, Wakeups, ignore_wakeups
 
 if TYPE_CHECKING:  # imported by the first search
@@ -224,17 +225,24 @@ class Store(Protocol):
         ...
 
     async def next_due(
-        self, *, workflows: Sequence[str], queues: Sequence[str], names: Sequence[str], after_ms: int = -1
+        self,
+        *,
+        workflows: Sequence[str],
+        queues: Sequence[str],
+        names: Sequence[str],
+        versions: Sequence[CodeVersion] = (),
+        after_ms: int = -1,
     ) -> NextDue:
         """The next times after `after_ms` at which something becomes claimable, available or overdue by itself.
 
-        Only instances of these workflows count, and attempts of these activities in these queues: this worker polls for
-        no others. The deadline of any attempt and of any instance counts.
+        Only instances that the worker may run count (`ClaimInstances` has `workflows` and `versions`), and attempts of
+        these activities in these queues: this worker polls for no others. The deadline of any attempt and of any
+        instance counts.
         """
         ...
 
-    async def has_blocked(self, workflows: Sequence[str], build: str) -> bool:
-        """Whether there is a BLOCKED instance of these workflows that this build has not tried (G12)."""
+    async def has_blocked(self, workflows: Sequence[str], build: str, versions: Sequence[CodeVersion] = ()) -> bool:
+        """Whether there is a BLOCKED instance that the worker may run and that this build has not tried (G12)."""
         ...
 
     async def list_instances(

@@ -227,14 +227,14 @@ class ContractRows:
         started = Started(
             time_ms=now_ms,
             workflow=workflow.name,
-            version=workflow.version,
+            version="",
             seed=self._context.session.platform.providers.seed(),
             input=Payload(msgspec.Raw(encoded)),
         )
         start = Start(
             id=InstanceId(checked_name(row.instance_id or row.request_id, "an instance")),
             workflow=workflow.name,
-            version=workflow.version,
+            version=None,
             input=encoded,
             input_hash=input_hash(encoded),
             policy=IdPolicy.IDEMPOTENT if row.policy is None else parse_enum(IdPolicy, row.policy, "policy for ids"),

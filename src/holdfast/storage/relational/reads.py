@@ -41,6 +41,7 @@ from holdfast.storage.relational.rows import (
 )
 from holdfast.storage.relational.statements import Statements
 from holdfast.storage.relational.transaction import Row
+from holdfast.storage.versions import CodeVersion, claim_keys
 
 BoundStatement: TypeAlias = tuple[Any, ...]
 """A statement with its values."""
@@ -205,12 +206,18 @@ class RelationalReads(ABC):
         return [InstanceNumber(number) for (number,) in rows]
 
     async def next_due(
-        self, *, workflows: Sequence[str], queues: Sequence[str], names: Sequence[str], after_ms: int = -1
+        self,
+        *,
+        workflows: Sequence[str],
+        queues: Sequence[str],
+        names: Sequence[str],
+        versions: Sequence[CodeVersion] = (),
+        after_ms: int = -1,
     ) -> NextDue:
         activities = json.dumps(names)
         expiry, instances, *attempts = await self._read_all(
             (self.sql.next_expiry, after_ms),
-            (self.sql.next_claimable, json.dumps(workflows), after_ms),
+            (self.sql.next_claimable, claim_keys(workflows, versions), after_ms),
             *((self.sql.next_ready, queue, after_ms, activities) for queue in queues if names),
         )
         return NextDue(
@@ -219,8 +226,8 @@ class RelationalReads(ABC):
             attempt_ms=_earliest([row for rows in attempts for row in rows]),
         )
 
-    async def has_blocked(self, workflows: Sequence[str], build: str) -> bool:
-        return bool(await self._read(self.sql.blocked_elsewhere, json.dumps(workflows), build))
+    async def has_blocked(self, workflows: Sequence[str], build: str, versions: Sequence[CodeVersion] = ()) -> bool:
+        return bool(await self._read(self.sql.blocked_elsewhere, claim_keys(workflows, versions), build))
 
     async def list_instances(
         self,
