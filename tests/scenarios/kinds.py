@@ -78,7 +78,6 @@ REPRESENTATIVE: Final = frozenset(
         "test_streams",
         "test_updates",
         "test_versions",
-        "test_versions",
         "test_waiting_queries",
     }
 )

@@ -89,6 +89,7 @@ from holdfast.storage.records import (
     RestoreCounts,
     TimerRow,
     UpdateRow,
+    VersionCount,
     WorkerLoad,
     WorkerRow,
 )
@@ -561,6 +562,18 @@ class MemoryStore(StoreDefaults):
         counted = Counter((row.workflow, row.state) for row in self.tables.instances.values() if row.is_open)
         ordered = sorted(counted.items(), key=lambda item: (-item[1], item[0]))
         return [OpenCount(workflow=name, state=state, instances=count) for (name, state), count in ordered[:limit]]
+
+    async def count_versions(self, limit: int) -> list[VersionCount]:
+        rows = (row for row in self.tables.instances.values() if row.is_open)
+        counted = Counter((row.workflow, row.version, row.owner) for row in rows)
+        return [
+            VersionCount(workflow=workflow, version=version, owner=owner, instances=count)
+            for (workflow, version, owner), count in counted.most_common(limit)
+        ]
+
+    async def count_blocked_by(self, limit: int) -> dict[str, int]:
+        rows = (row for row in self.tables.instances.values() if row.state is InstanceState.BLOCKED)
+        return dict(Counter(build for row in rows for build in row.blocked_by).most_common(limit))
 
     async def running_attempts(self, *, after: AttemptKey | None, limit: int) -> list[AttemptRecord]:
         running = (AttemptState.RUNNING, AttemptState.CANCELLED_RUNNING)

@@ -115,7 +115,7 @@ def _too_long(name: str, what: str) -> InvalidId:
     return InvalidId(f"the name of {what} must have at most {LONGEST_BYTES} bytes, and this has more: {shown!a}...")
 
 
-RESERVED_VERSION: Final = "?"
+RESERVED_VERSION: Final = "-"
 """Stores hold it for an instance that has not chosen its version yet."""
 
 

@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Final, Protocol, cast
 from holdfast.core.attributes import StoredAttribute
 from holdfast.core.leases import Heartbeat, HeartbeatReply, WorkerKey
 from holdfast.core.lifecycle import InstanceState
-from holdfast.errors import StoreError
+from holdfast.errors import StoreError, UsageError
 from holdfast.storage.members.member import Member
 from holdfast.storage.members.outcomes import Outcome, PendingQueries
 from holdfast.storage.members.workers import Registration
@@ -62,6 +62,7 @@ from holdfast.storage.records import (
     RestoreCounts,
     RowPage,
     UpdateRow,
+    VersionCount,
     WorkerLoad,
     WorkerRow,
 )
@@ -492,6 +493,21 @@ class CountingStore(OpenableStore, Protocol):
     async def count_open(self, limit: int) -> list[OpenCount]:
         """The open instances by workflow and state, at most `limit` pairs, the largest numbers first."""
         ...
+
+    async def count_versions(self, limit: int) -> list[VersionCount]:
+        """The open instances by workflow, version and owner, at most `limit` rows, the largest numbers first."""
+        ...
+
+    async def count_blocked_by(self, limit: int) -> dict[str, int]:
+        """The number of BLOCKED instances that each build has blocked (G12), of at most `limit` builds."""
+        ...
+
+
+def counting(store: Store) -> CountingStore:
+    """The store itself, if it counts its open instances; else a `UsageError`."""
+    if COUNTS not in getattr(store, "capabilities", ()):
+        raise UsageError(f"{type(store).__name__} does not count its open instances")
+    return cast("CountingStore", store)
 
 
 class OpenContractStore(OpenableStore, Protocol):

@@ -306,6 +306,15 @@ class OpenCount(Record, frozen=True):
     instances: int
 
 
+class VersionCount(Record, frozen=True):
+    """The number of open instances of one version of a workflow that have the same owner, or none."""
+
+    workflow: str
+    version: str | None
+    owner: WorkerKey | None
+    instances: int
+
+
 class RestoreCounts(Record, frozen=True):
     """The open instances, and the open external attempts."""
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from holdfast.core.versions import NO_VERSION, in_order
 
-NOT_CHOSEN: Final = "?"
+NOT_CHOSEN: Final = "-"
 """The version of an instance whose first turn is yet to choose one, as it is stored."""
 CodeVersion = tuple[str, str]
 """A workflow that is written as code, and one of its versions."""

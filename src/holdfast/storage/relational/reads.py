@@ -28,6 +28,7 @@ from holdfast.storage.records import (
     RestoreCounts,
     TimerRow,
     UpdateRow,
+    VersionCount,
     WorkerLoad,
     WorkerRow,
 )
@@ -41,7 +42,7 @@ from holdfast.storage.relational.rows import (
 )
 from holdfast.storage.relational.statements import Statements
 from holdfast.storage.relational.transaction import Row
-from holdfast.storage.versions import CodeVersion, claim_keys
+from holdfast.storage.versions import CodeVersion, claim_keys, read_version
 
 BoundStatement: TypeAlias = tuple[Any, ...]
 """A statement with its values."""
@@ -269,6 +270,16 @@ class RelationalReads(ABC):
             OpenCount(workflow=workflow, state=state_of(InstanceState, state), instances=instances)
             for workflow, state, instances in rows
         ]
+
+    async def count_versions(self, limit: int) -> list[VersionCount]:
+        rows = await self._read(self.sql.count_versions, limit)
+        return [
+            VersionCount(workflow=workflow, version=read_version(version), owner=owner, instances=instances)
+            for workflow, version, owner, instances in rows
+        ]
+
+    async def count_blocked_by(self, limit: int) -> dict[str, int]:
+        return dict(await self._read(self.sql.count_blocked_by, limit))
 
     async def running_attempts(self, *, after: AttemptKey | None, limit: int) -> list[AttemptRecord]:
         behind = BEFORE_ALL if after is None else after.primary_key

@@ -1,9 +1,9 @@
--- Several versions of one workflow (R4-R9). An instance whose first turn has not chosen its version yet has '?' in
+-- Several versions of one workflow (R4-R9). An instance whose first turn has not chosen its version yet has '-' in
 -- `version`; '' is the version of a workflow that names none. Earlier releases would run instances of versions that they
 -- do not have, so they may not open the store.
 -- oldest: 10
 
-UPDATE instances SET version = '?' WHERE version = '' AND turn = 0 AND execution = 1 AND closed_at_ms IS NULL;
+UPDATE instances SET version = '-' WHERE version = '' AND turn = 0 AND execution = 1 AND closed_at_ms IS NULL;
 
 -- The keys by which workers claim: a backlog of a version that a worker lacks is not read by it.
 DROP INDEX instances_claimable;
@@ -20,7 +20,7 @@ CREATE VIEW workflows AS
 SELECT
     id AS workflow_exec_id,
     workflow AS workflow_name,
-    NULLIF(version, '?') AS version,
+    NULLIF(version, '-') AS version,
     state,
     execution,
     collation_key,
