@@ -8,7 +8,7 @@ from holdfast.storage.contract import COUNTS, counting
 from holdfast.storage.members.instances import Block, ClaimInstances, RetryBlocked, SaveFlow
 from holdfast.storage.members.messages import AskQuery, ClaimQueries, QueryRow
 from holdfast.storage.members.outcomes import ClaimedInstances, ClaimedQueries, StartedInstance
-from holdfast.storage.records import VersionCount
+from holdfast.storage.records import Fence, InstanceId, VersionCount
 from holdfast.testing.conformance.bench import (
     ANNA,
     BERT,
@@ -37,6 +37,13 @@ async def claimed(bench: Bench, *versions: str, workflow: str = WORKFLOW, limit:
     claim = ClaimInstances(owner=BERT, workflows=(workflow,), versions=code(*versions), limit=limit)
     outcome = await bench.one(claim)
     return sorted(each.id for each in outcome.instances) if isinstance(outcome, ClaimedInstances) else []
+
+
+async def block(bench: Bench, name: str, build: str) -> None:
+    """Block an instance that BERT owns."""
+    record = await bench.instance(name)
+    member = Block(number=record.number, owner=BERT, fence=record.fence, reason="x", build=build)
+    check(applied(await bench.one(member)))
 
 
 class VersionRules(Rules):
@@ -98,12 +105,7 @@ class VersionRules(Rules):
         async def case(bench: Bench) -> None:
             await bench.one(start("a", version="1"))
             check(await claimed(bench, "1") == ["a"])
-            record = await bench.instance("a")
-            check(
-                applied(
-                    await bench.one(Block(number=record.number, owner=BERT, fence=record.fence, reason="x", build="b"))
-                )
-            )
+            await block(bench, "a", "b")
 
             async def tried(version: str, build: str) -> bool:
                 has = await bench.store.has_blocked((WORKFLOW,), build, code(version))
@@ -124,9 +126,8 @@ class VersionRules(Rules):
         async def case(bench: Bench) -> None:
             await bench.one(start("a", version="1"))
             check(await claimed(bench, "1") == ["a"])
-            record = await bench.instance("a")
-            await bench.one(Block(number=record.number, owner=BERT, fence=record.fence, reason="x", build="b"))
-            await bench.one(RetryBlocked(id=record.id))
+            await block(bench, "a", "b")
+            await bench.one(RetryBlocked(id=InstanceId("a")))
             check(await claimed(bench, "2") == [])
             check(await claimed(bench, "1") == ["a"])
 
@@ -161,7 +162,7 @@ class VersionRules(Rules):
             check(await claimed(bench, "2") == ["a"])
             record = await bench.instance("a")
             check(record.version is None, "a claim chooses none: its turn may fail")
-            stale = turn(record, version="3", fence=record.fence - 1)
+            stale = turn(record, version="3", fence=Fence(record.fence - 1))
             check(not applied(await bench.one(stale)))
             check((await bench.instance("a")).version is None, "a rejected turn chooses none")
             check(applied(await bench.one(turn(record, version="2", release=True))))
@@ -221,12 +222,7 @@ class VersionRules(Rules):
                 start("d", version="1", first=first_turn()),
             )
             await bench.one(start("e", version="2", first=first_turn(BERT)))
-            record = await bench.instance("e")
-            check(
-                applied(
-                    await bench.one(Block(number=record.number, owner=BERT, fence=record.fence, reason="x", build="b1"))
-                )
-            )
+            await block(bench, "e", "b1")
             expected = [("1", None, 2), (None, None, 1), ("1", ANNA, 1), ("2", None, 1)]
             check(_counted(await store.count_versions(10)) == {(WORKFLOW, *each) for each in expected})
             check([each.instances for each in await store.count_versions(1)] == [2])

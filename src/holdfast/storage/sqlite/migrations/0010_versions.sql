@@ -20,7 +20,7 @@ CREATE VIEW workflows AS
 SELECT
     id AS workflow_exec_id,
     workflow AS workflow_name,
-    NULLIF(version, '-') AS version,
+    CAST(NULLIF(version, '-') AS TEXT) AS version,
     state,
     execution,
     collation_key,
