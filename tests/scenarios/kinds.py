@@ -78,6 +78,7 @@ REPRESENTATIVE: Final = frozenset(
         "test_streams",
         "test_updates",
         "test_versions",
+        "test_versions_every_commit",
         "test_waiting_queries",
     }
 )

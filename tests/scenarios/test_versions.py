@@ -153,7 +153,7 @@ def test_R6_a_start_by_a_client_without_code_chooses_no_version_and_the_first_tu
     together(scenario())
 
 
-def test_R6_a_request_takes_the_highest_version(tmp_path: Path) -> None:
+def test_R5_a_request_takes_the_highest_version(tmp_path: Path) -> None:
     async def scenario() -> None:
         path = tmp_path / "it.db"
         by_rows = ByRows(path)
@@ -336,5 +336,74 @@ def test_R8_an_engine_says_once_that_it_lacks_a_version(tmp_path: Path, caplog: 
             for name in ("a", "b"):
                 await engine.start(ONE, id=name)
         assert caplog.text.count("'checkout' with version 1 is not registered here; known: version 2") == 1
+
+    together(scenario())
+
+
+# ---------------------------------------------------------------- edits of the steps
+
+
+@hf.activity(name="reserve")
+async def reserve() -> str:
+    return "reserve"
+
+
+@hf.activity(name="charge")
+async def charge() -> str:
+    return "charge"
+
+
+@hf.activity(name="ship")
+async def ship() -> str:
+    return "ship"
+
+
+@hf.activity(name="check")
+async def check() -> str:
+    return "check"
+
+
+@hf.activity(name="deliver")
+async def deliver() -> str:
+    return "deliver"
+
+
+Step = hf.Activity[..., Any]
+STEPS: tuple[Step, ...] = (reserve, charge, ship)
+EDITS: dict[str, tuple[Step, ...]] = {
+    "add": (reserve, check, charge, ship),
+    "change": (check, charge, ship),
+    "rename": (reserve, charge, deliver),
+    "remove": (reserve, ship),
+    "reorder": (charge, reserve, ship),
+}
+
+
+def stepping(name: str, steps: tuple[Step, ...]) -> hf.Workflow[..., Any]:
+    """A version that takes its steps one by one, with an event after the first."""
+
+    async def body() -> list[str]:
+        done = [name, await steps[0]()]
+        await hf.event("go", int)
+        return done + [await step() for step in steps[1:]]
+
+    return hf.workflow(name="steps", version=name)(body)
+
+
+@pytest.mark.parametrize("edit", list(EDITS))
+@pytest.mark.parametrize("cache_size", [0, 100])
+def test_R6_every_edit_of_the_steps_runs_beside_the_old_steps(tmp_path: Path, edit: str, cache_size: int) -> None:
+    async def scenario() -> None:
+        path = tmp_path / "it.db"
+        activities = (*STEPS, check, deliver)
+        old, new = stepping("1", STEPS), stepping("2", EDITS[edit])
+        async with engine_of(path, old, *activities, cache_size=cache_size) as engine:
+            await engine.start("steps", id="old")
+            await until(lambda: rows(path, "SELECT turn FROM instances") == [(2,)])
+        async with engine_of(path, old, new, *activities, cache_size=cache_size) as engine:
+            await engine.start("steps", id="new")
+            assert await ended(engine, "old") == ["1", *(step.name for step in STEPS)]
+            assert await ended(engine, "new") == ["2", *(step.name for step in EDITS[edit])]
+        sound(path)
 
     together(scenario())

@@ -39,6 +39,13 @@ VERSIONS: Final[tuple[Mutant, ...]] = (
     in_sql("a claim takes any version of a workflow", "R8", "claim_instances", "AND version = keys.version", ""),
     in_sql("the next due time is that of any version", "R8", "next_claimable", "AND version = keys.version", ""),
     in_sql(
+        "a suspect is claimed on any version",
+        "R8",
+        "claim_instances",
+        "(workflow, version) IN (SELECT keys.workflow, keys.version FROM keys)",
+        "workflow IN (SELECT keys.workflow FROM keys)",
+    ),
+    in_sql(
         "a blocked instance is tried on any version",
         "R8",
         "claim_blocked",
@@ -65,8 +72,8 @@ VERSIONS: Final[tuple[Mutant, ...]] = (
         "a blocked instance is tried on any version on PostgreSQL",
         "R8",
         "src/holdfast/storage/postgres/sql/claim_blocked.sql",
-        "(workflow, version) IN (SELECT keys.workflow, keys.version FROM",
-        "workflow IN (SELECT keys.workflow FROM",
+        "workflow = keys.workflow AND version = keys.version",
+        "workflow = keys.workflow",
         (POSTGRES_KIT,),
     ),
     Mutant(

@@ -4,10 +4,12 @@ from collections.abc import Sequence
 
 import msgspec
 
+from holdfast.core.leases import SUSPECT_AFTER, WorkerKey
 from holdfast.storage.contract import COUNTS, counting
 from holdfast.storage.members.instances import Block, ClaimInstances, RetryBlocked, SaveFlow
 from holdfast.storage.members.messages import AskQuery, ClaimQueries, QueryRow
 from holdfast.storage.members.outcomes import ClaimedInstances, ClaimedQueries, StartedInstance
+from holdfast.storage.members.workers import MarkWorkerLost
 from holdfast.storage.records import Fence, InstanceId, VersionCount
 from holdfast.testing.conformance.bench import (
     ANNA,
@@ -128,6 +130,23 @@ class VersionRules(Rules):
             check(await claimed(bench, "1") == ["a"])
             await block(bench, "a", "b")
             await bench.one(RetryBlocked(id=InstanceId("a")))
+            check(await claimed(bench, "2") == [])
+            check(await claimed(bench, "1") == ["a"])
+
+        self.on_bench(case)
+
+    def test_R8_a_suspect_waits_for_its_version(self) -> None:
+        async def case(bench: Bench) -> None:
+            await bench.one(start("a", version="1"))
+            for name in ("carl", "dora"):
+                key = WorkerKey(name)
+                bench.beat(key)
+                claim = ClaimInstances(owner=key, workflows=(WORKFLOW,), versions=code("1"), limit=1)
+                check(isinstance(await bench.one(claim), ClaimedInstances))
+                culprit = (await bench.instance("a")).number
+                lost = MarkWorkerLost(key=key, at_deadline=False, limit=10, culprit=culprit)
+                check(applied(await bench.one(lost)))
+            check((await bench.instance("a")).losses == SUSPECT_AFTER)
             check(await claimed(bench, "2") == [])
             check(await claimed(bench, "1") == ["a"])
 
