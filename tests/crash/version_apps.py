@@ -1,4 +1,4 @@
-"""An instance that moves from version 1 to the newest one, and a child that is started by name (`tests.crash.program`)."""
+"""An instance that moves from version 1 to the newest, and a child by name (`tests.crash.program`)."""
 
 from typing import Any
 

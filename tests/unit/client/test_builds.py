@@ -47,7 +47,8 @@ def group(instances: int, version: str | None = "1", owner: str | None = None, w
 
 
 def judged(rows: Sequence[WorkerRow], groups: Sequence[VersionCount], **loads: int) -> dict[str, BuildView]:
-    return {view.build: view for view in judge_builds(rows, loads, groups, {}, NOW_MS).builds}
+    held = {WorkerKey(key): count for key, count in loads.items()}
+    return {view.build: view for view in judge_builds(rows, held, groups, {}, NOW_MS).builds}
 
 
 def test_R9_an_instance_needs_the_only_live_build_that_has_its_version() -> None:

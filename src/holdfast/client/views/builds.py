@@ -13,7 +13,7 @@ import msgspec
 
 from holdfast.client.views.overview import may_run, registered_names
 from holdfast.core.deadlines import MILLISECONDS
-from holdfast.core.leases import WorkerState
+from holdfast.core.leases import WorkerKey, WorkerState
 from holdfast.errors import UsageError
 from holdfast.storage.contract import Store, counting
 from holdfast.storage.records import VersionCount, WorkerRow
@@ -85,7 +85,7 @@ async def read_build(store: Store, build: str) -> BuildView:
 
 def judge_builds(
     rows: Sequence[WorkerRow],
-    loads: Mapping[str, int],
+    loads: Mapping[WorkerKey, int],
     groups: Sequence[VersionCount],
     blocked: Mapping[str, int],
     now_ms: int,

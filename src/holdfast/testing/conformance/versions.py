@@ -217,9 +217,9 @@ class VersionRules(Rules):
             stays = continuing(await bench.instance("a"), release=True)
             moves = continuing(await bench.instance("b"), release=True)
             effects = moves.effects
-            following = None if effects is None or effects.next is None else effects.next
-            check(following is not None)
-            newest = msgspec.structs.replace(following, is_on_newest=True)
+            if effects is None or effects.next is None:
+                raise AssertionError
+            newest = msgspec.structs.replace(effects.next, is_on_newest=True)
             moves = msgspec.structs.replace(moves, effects=msgspec.structs.replace(effects, next=newest))
             for each in (stays, moves):
                 check(applied(await bench.one(each)))
