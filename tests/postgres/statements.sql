@@ -462,6 +462,9 @@ SELECT {inbox_columns} FROM "shop".inbox WHERE number = $1 ORDER BY row LIMIT $2
 -- pending_queries
 SELECT EXISTS (SELECT 1 FROM "shop".questions WHERE taken_by IS NULL AND expires_at_ms > $1), EXISTS (SELECT 1 FROM "shop".questions WHERE expires_at_ms <= $1) OR COALESCE((SELECT min(expires_at_ms) FROM "shop".updates WHERE expires_at_ms IS NOT NULL) <= $1, false);
 
+-- pending_starts
+SELECT COALESCE(instance_id, request_id), min(row) FROM ( SELECT row, request_id, workflow, instance_id, kind, manual FROM "shop".requests WHERE state = 'NEW' ORDER BY row ) AS waiting WHERE kind = 'start' AND manual = false AND octet_length(workflow) BETWEEN 1 AND 255 AND workflow NOT IN (SELECT value FROM jsonb_array_elements_text(($2)::jsonb) AS json_each(value)) AND COALESCE(instance_id, request_id) IN (SELECT value FROM jsonb_array_elements_text(($1)::jsonb) AS json_each(value)) AND EXISTS ( SELECT 1 FROM jsonb_array_elements_text(($1)::jsonb) AS json_each(value) WHERE (SELECT number FROM "shop".instances WHERE id = value AND superseded_at_ms IS NULL) IS NULL ) AND ( SELECT number FROM "shop".instances WHERE id = COALESCE(waiting.instance_id, waiting.request_id) AND superseded_at_ms IS NULL ) IS NULL GROUP BY COALESCE(instance_id, request_id);
+
 -- prepare_attempt
 UPDATE "shop".attempts SET state = 'PREPARING', ledger = $1, owner = $2 WHERE number = $3 AND execution = $4 AND activity = $5 AND dimension = $6 AND attempt = $7 AND state = 'READY' AND ledger = $8;
 

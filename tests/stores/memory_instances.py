@@ -53,11 +53,12 @@ from holdfast.core.admission import (
     decide_event,
     decide_start,
 )
-from holdfast.core.attributes import AttributeChange
+from holdfast.core.attributes import MOST_ATTRIBUTES, AttributeChange
 from holdfast.core.checks import require
 from holdfast.core.children import ParentEnd
 from holdfast.core.history import (
     ANSWERS,
+    AttributesChanged,
     CancelRequested,
     ChildRefused,
     ChildStarted,
@@ -75,12 +76,14 @@ from holdfast.storage.members.instances import (
     Release,
     RetryBlocked,
     SaveFlow,
+    SetAttributes,
     Start,
     Watch,
 )
 from holdfast.storage.members.messages import AnswerQuery, AskQuery, ClaimQueries, DeleteQueries, Deliver, QueryRow
 from holdfast.storage.members.outcomes import (
     Applied,
+    ChangedAttributes,
     ClaimedInstances,
     ClaimedQueries,
     Delivered,
@@ -498,6 +501,25 @@ def apply_block(tables: MemoryTables, block: Block) -> Outcome:
         blocked_by=row.blocked_by | {block.build},
     )
     return Applied()
+
+
+def apply_set_attributes(tables: MemoryTables, member: SetAttributes) -> Outcome:
+    found = tables.current(member.id) if member.number is None else tables.instances.get(member.number)
+    if found is None:
+        return Rejected(reason=f"no instance has the id {member.id!r}")
+    before = {name: row.value for (number, name), row in tables.attributes.items() if number == found.number}
+    after = before | {change.name: change.value for change in member.changes if change.value is not None}
+    for change in member.changes:
+        if change.value is None:
+            after.pop(change.name, None)
+    if len(after) <= MOST_ATTRIBUTES:
+        write_attributes(tables, found.number, member.changes)
+        if found.closed_at_ms is None:
+            event = AttributesChanged(time_ms=0, values={change.name: change.value for change in member.changes})
+            put_message(tables, found, event, name=None)
+            if found.may_begin(tables.now_ms):
+                tables.wake(found.number)
+    return ChangedAttributes(instance=instance_record(found), attributes=after)
 
 
 def apply_watch(tables: MemoryTables, watch: Watch) -> Outcome:

@@ -40,13 +40,13 @@ def lease_milliseconds(duration: object, what: str) -> int:
     return checked_duration_ms(given, what)
 
 
-def checked_timeout_ms(duration: Duration | None, what: str) -> int | None:
-    """A time-out in milliseconds; None: there is none. Zero is refused, because no attempt could run."""
+def checked_timeout_ms(duration: Duration | None, what: str, *, omitted: str = "no limit") -> int | None:
+    """A time-out in milliseconds; None: `omitted` applies. Zero is refused, because no attempt could run."""
     if duration is None:
         return None
     length_ms = checked_duration_ms(duration, what)
     if length_ms == 0:
-        raise InvalidOption(f"{what} must be longer than 0; leave it out for no limit")
+        raise InvalidOption(f"{what} must be longer than 0; leave it out for {omitted}")
     return length_ms
 
 

@@ -281,6 +281,26 @@ holdfast list "a.customer = 'acme'" --since 7d --count""",
         "activity: holdfast explain describes them. The exit code is 1 unless the instance completes.",
     ),
     CliCommand(
+        "attributes",
+        "attributes:attributes",
+        "Show the attributes of an instance, or set and delete some.",
+        ID,
+        Argument(
+            "changes",
+            "Attributes to set. A value is a number, true, false, a list of texts as JSON, or a time in ISO 8601 with "
+            "a zone; anything else is a text. A number in JSON quotes is a text, too.",
+            metavar="[NAME=VALUE]...",
+            nargs=-1,
+        ),
+        option("--delete", "-d", metavar="NAME", multiple=True, help="An attribute to delete. May be repeated."),
+        STORE,
+        JSON,
+        details="Filters see the change at once: holdfast list. The code of an open instance reads it as a message. "
+        "Instances that have ended can be changed, too.",
+        examples="""holdfast attributes order-7 ticket=OPS-12 urgent=true
+holdfast attributes order-7 'tags=["vip","late"]' --delete ticket""",
+    ),
+    CliCommand(
         "cancel",
         "send:cancel",
         "Request the cancellation of an instance; its code may clean up.",

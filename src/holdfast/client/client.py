@@ -255,7 +255,8 @@ class Client:
         """
         if not (state is None and workflow is None and before is None and status is None):
             warnings.warn(
-                "list(state=, workflow=, before=) is called list('state = ... and workflow = ...', cursor=...)",
+                "the parameters state, status, workflow and before of list() work in this release only; pass a filter, "
+                "such as list('state = FAILED and workflow = \"checkout\"'), and the cursor of the page before",
                 DeprecationWarning,
                 stacklevel=2,
             )

@@ -18,7 +18,14 @@ from holdfast.client.queries import QueryClient
 from holdfast.client.updates import UpdateClient
 from holdfast.compose import open_contract_of, search_store_of
 from holdfast.core.admission import EventVerdict, IdPolicy, IdPolicyOption
-from holdfast.core.attributes import AttributeChange, AttributeValue, store_attributes
+from holdfast.core.attributes import (
+    MOST_ATTRIBUTES,
+    AttributeChange,
+    AttributeValue,
+    checked_changes,
+    read_value,
+    store_attributes,
+)
 from holdfast.core.checks import parse_enum
 from holdfast.core.deadlines import Deadline
 from holdfast.core.history import CancelRequested, EventReceived, Payload, Started
@@ -29,6 +36,7 @@ from holdfast.errors import (
     InstanceConflict,
     InstanceNotBlocked,
     InstanceNotFound,
+    InvalidAttribute,
     MailboxFull,
     StoreError,
     UsageError,
@@ -44,11 +52,12 @@ from holdfast.runtime.session import StoreSession
 from holdfast.storage.contract import Store
 from holdfast.storage.members.attempts import CancelActivity
 from holdfast.storage.members.contract_rows import InsertRequest
-from holdfast.storage.members.instances import RetryBlocked, Start, Terminate
+from holdfast.storage.members.instances import RetryBlocked, SetAttributes, Start, Terminate
 from holdfast.storage.members.messages import Deliver
 from holdfast.storage.members.outcomes import (
     Applied,
     CancelledActivity,
+    ChangedAttributes,
     Delivered,
     Failed,
     Rejected,
@@ -295,6 +304,30 @@ class InstanceCalls:
                 raise outcome.error
             case _:
                 raise StoreError(f"the retry of {instance_id!r} had the outcome {outcome!r}")
+
+    async def set_attributes(
+        self, instance_id: InstanceId, number: InstanceNumber | None, values: Mapping[str, AttributeValue | None]
+    ) -> dict[str, AttributeValue]:
+        """See `Handle.set_attributes`."""
+        self.session.check_usable()
+        search_store_of(self.session.store)
+        member = SetAttributes(id=instance_id, number=number, changes=checked_changes(values))
+        outcome = await self.local.committer.commit(member)
+        match outcome:
+            case ChangedAttributes(was_changed=True):
+                self.session.poll()
+                return {name: read_value(value) for name, value in sorted(outcome.attributes.items())}
+            case ChangedAttributes():
+                raise InvalidAttribute(
+                    f"{instance_id!r} would have {len(outcome.attributes)} attributes, and {MOST_ATTRIBUTES} are "
+                    "allowed; delete some, with None as their value"
+                )
+            case Rejected():
+                raise InstanceNotFound(outcome.reason)
+            case Failed():
+                raise outcome.error
+            case _:
+                raise StoreError(f"the change of attributes of {instance_id!r} had the outcome {outcome!r}")
 
     async def cancel(self, instance_id: InstanceId, number: InstanceNumber | None, reason: str | None) -> None:
         """See `Handle.cancel`."""

@@ -134,6 +134,13 @@ class CancelRequested(HistoryEventBase, frozen=True, tag="cancel_requested"):
     descendants: bool = False
 
 
+class AttributesChanged(HistoryEventBase, frozen=True, tag="attributes_changed"):
+    """A client set or deleted attributes (F10). The store has them already; None deletes one."""
+
+    time_ms: int
+    values: dict[str, StoredAttribute | None]
+
+
 class ActivityYielded(HistoryEventBase, frozen=True, tag="activity_yielded"):
     """An activity yielded values. Numbering continues across its attempts (L15).
 
@@ -583,6 +590,7 @@ Input = (
     | TimerFired
     | EventReceived
     | CancelRequested
+    | AttributesChanged
     | ActivityYielded
     | ChildAnswer
     | UpdateAccepted
@@ -619,6 +627,7 @@ INPUTS: Final = (
     TimerFired,
     EventReceived,
     CancelRequested,
+    AttributesChanged,
     ActivityYielded,
     ChildStarted,
     *CHILD_ENDS,

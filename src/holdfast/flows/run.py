@@ -220,7 +220,7 @@ class FlowRun:
 
     @property
     def attributes(self) -> Attributes:
-        """Empty: a flow is never continued as new, and its attributes are those of its start."""
+        """Empty: a flow is never continued as new, and its nodes neither read nor set attributes."""
         return {}
 
     def awaits_timer(self, timer: int) -> bool:
@@ -629,6 +629,9 @@ class FlowRun:
         else:
             self.interrupt(event.reason, descendants=event.descendants)
 
+    def _attributes_changed(self, _: ev.AttributesChanged, __: NodePlace | None) -> None:
+        """Nodes do not read attributes, and the store has the change already."""
+
     # ------------------------------------------------------------ the end
 
     def _complete(self) -> None:
@@ -669,6 +672,7 @@ _APPLY: Final[dict[type[ev.Input], Callable[[FlowRun, Any, NodePlace | None], No
     ev.TimerFired: FlowRun._timer_fired,  # noqa: SLF001
     ev.EventReceived: FlowRun._event_received,  # noqa: SLF001
     ev.CancelRequested: FlowRun._cancel_requested,  # noqa: SLF001
+    ev.AttributesChanged: FlowRun._attributes_changed,  # noqa: SLF001
     ev.ActivityYielded: FlowRun._yielded,  # noqa: SLF001
     ev.ChildStarted: FlowRun._answered,  # noqa: SLF001
     ev.ChildRefused: FlowRun._child_failed,  # noqa: SLF001

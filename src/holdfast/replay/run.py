@@ -604,6 +604,7 @@ _APPLY: Final[dict[type[ev.Input], Callable[[WorkflowRun, Any], None]]] = {
     ev.Started: WorkflowRun._started,  # noqa: SLF001
     ev.CancelRequested: WorkflowRun._cancel_requested,  # noqa: SLF001
     ev.EventReceived: lambda run, event: run.events.received(event),
+    ev.AttributesChanged: lambda run, event: run.attribute_values.receive(event.values),
     ev.ActivityYielded: lambda run, event: run.streams.yielded(event),
     ev.ChildStarted: lambda run, event: run.children.apply_reply(event),
     ev.ChildRefused: lambda run, event: run.children.apply_reply(event),

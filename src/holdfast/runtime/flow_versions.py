@@ -56,7 +56,7 @@ class FlowVersions:
         digest = first.flow
         if digest and not is_flow:
             raise HistoryMismatch(f"{_other_kind(workflow, 'a flow', 'code')} (the flow has the version {digest})")
-        if history and not digest:
+        if history and not digest and history[0].turn > 0:  # at turn 0 it ended before its first turn, after its claim
             raise HistoryMismatch(_other_kind(workflow, "code", "a flow"))
         if digest and digest not in self._compiled:
             known = self._registry.workflow(workflow)

@@ -525,8 +525,10 @@ class OpenContractStore(OpenableStore, Protocol):
     ) -> RowPage[RequestRow]:
         """The next `limit` NEW requests behind a row: starts of these workflows, and all that need no workflow.
 
-        An input above `largest` bytes is not read. A page ends early when its inputs are large, so that memory and the
-        time of one page are bounded. Requests for other workflows are counted.
+        An event or a cancel of an instance that does not exist is left to others while an earlier request, which this
+        worker cannot handle, is to start it. An input above `largest` bytes is not read. A page ends early when its
+        inputs are large, so that memory and the time of one page are bounded. Requests that are left to others are
+        counted.
         """
         ...
 

@@ -138,6 +138,8 @@ EXISTING_STORE = [
     ["query", "x", "y"],
     ["update", "x", "y"],
     ["release", "x", "y"],
+    ["attributes", "x"],
+    ["attributes", "x", "a=1"],
     ["cancel", "x"],
     ["resume", "x"],
     ["terminate", "x"],

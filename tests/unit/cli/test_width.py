@@ -71,6 +71,7 @@ LINES = [
     ["query", "bad", "total_of_everything_that_was_ordered_by_the_customer", "--timeout", "0.01"],
     ["update", "bad", "total_of_everything_that_was_ordered_by_the_customer"],
     ["release", "bad", "the_review_of_everything_that_was_ordered_by_the_customer"],
+    ["attributes", "good", 'note="the customer does not need it any more, and so on"'],
     ["cancel", "bad", "--reason", "the customer does not need it any more"],
     ["resume", "bad"],
     ["worker", "wide.py:a_workflow_that_cannot_be_named_here_because_all_are_taken"],

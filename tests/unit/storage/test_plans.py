@@ -68,6 +68,7 @@ def test_a_statement_finds_its_rows_by_an_index(tmp_path: Path, name: str) -> No
 
 WAITING_ROWS = {
     "has_new_rows": ("COVERING INDEX requests_new", "COVERING INDEX activity_events_new"),
+    "pending_starts": ("INDEX requests_new",),
     "stranded_offers": ("COVERING INDEX activity_events_waiting",),
 }
 """Statements of each poll that read an index from end to end, which has only rows that are not handled."""

@@ -142,6 +142,22 @@ class RetryBlocked(CommitMember, frozen=True):
         return False
 
 
+class SetAttributes(CommitMember, frozen=True):
+    """Set and delete attributes for a client, and put the change into the inbox of an open instance (F10).
+
+    For a store with the capability `SEARCH`. A repetition sets the same values again.
+    """
+
+    id: InstanceId
+    changes: tuple[AttributeChange, ...]
+    number: InstanceNumber | None = None
+    """Which instance of the id; by default the newest."""
+
+    @property
+    def needs_lease(self) -> bool:
+        return False
+
+
 class SaveFlow(CommitMember, frozen=True):
     """Save the definition of a flow under its hash: instances stay on the version that they were started with."""
 

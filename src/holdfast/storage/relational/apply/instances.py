@@ -20,6 +20,7 @@ from holdfast.storage.members.outcomes import (
     applied_if_changed,
 )
 from holdfast.storage.records import Fence, InstanceNumber, InstanceRecord, LargePayload
+from holdfast.storage.relational.apply.attributes import insert_attribute
 from holdfast.storage.relational.apply.children import terminate_with_children
 from holdfast.storage.relational.apply.contract_inserts import insert_trace
 from holdfast.storage.relational.apply.messages import apply_deliver
@@ -29,7 +30,7 @@ from holdfast.storage.relational.apply.shared_writes import (
     large_input,
     set_deadline,
 )
-from holdfast.storage.relational.apply.turns import insert_attribute, write_turn
+from holdfast.storage.relational.apply.turns import write_turn
 from holdfast.storage.relational.rows import instance_of
 from holdfast.storage.relational.transaction import ConcurrentChange, Transaction
 from holdfast.storage.versions import claim_keys, stored_version
