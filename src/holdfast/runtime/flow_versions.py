@@ -74,7 +74,7 @@ class FlowVersions:
 
     def definitions(self) -> list[SaveFlow]:
         """The registered flows, to be saved in the store."""
-        flows = [cast("FlowWorkflow", each) for each in self._registry.workflows.values() if each.is_flow]
+        flows = [cast("FlowWorkflow", each) for each in self._registry.definitions if each.is_flow]
         return [saved(flow) for flow in flows]
 
     def _current(self, workflow: "FlowWorkflow") -> "CompiledFlow":

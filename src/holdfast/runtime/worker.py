@@ -42,6 +42,7 @@ from holdfast.runtime.worker_context import WorkerContext, WorkerOptions
 from holdfast.runtime.worker_lease import BEATS_PER_LEASE, WorkerLease
 from holdfast.storage.members.workers import Registration
 from holdfast.storage.records import AttemptKey, InstanceNumber
+from holdfast.storage.versions import encode_versions
 from holdfast.storage.wakeups import Wakeup
 
 logger = logging.getLogger("holdfast")
@@ -71,7 +72,7 @@ class WorkerRuntime:
         self.lease = WorkerLease(session, self._current_registration, lease_ms=options.lease_ms, events=self)
         self.committer = Committer(session, self.lease, session.platform.fault_hook)
         limit = options.payload_limit or session.payload_limit
-        context = WorkerContext(session, registry, self.lease, self.committer, self._work, limit)
+        context = WorkerContext(session, registry, self.lease, self.committer, self._work, limit, options.build)
         self.slots = ActivitySlots(registry, options.queues, options.max_activities, self._work)
         self.attempts = AttemptRunner(context, self.slots)
         marker = CrashMarker(session.store.crash_marker_folder)
@@ -121,10 +122,11 @@ class WorkerRuntime:
         return Registration(
             host=self._identity.encode(),
             queues=msgspec.json.encode(self._options.queues).decode(),
-            build=self.registry.build,
+            build=self._options.build or self.registry.build,
             slots=self.slots.count,
             workflows=msgspec.json.encode(sorted(self.registry.workflows)).decode(),
             activities=msgspec.json.encode(sorted(self.registry.activities)).decode(),
+            versions=encode_versions(self.registry.versions),
         )
 
     def _current_registration(self) -> Registration:

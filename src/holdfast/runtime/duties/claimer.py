@@ -66,6 +66,7 @@ class Claimer:
         self._launches = launches
         self._queues = queues
         self._workflows = tuple(context.registry.workflows)
+        self._versions = context.registry.versions
         self._is_closed = False
         self.polled_at_ms = 0
 
@@ -106,7 +107,11 @@ class Claimer:
     async def next_due(self, after_ms: int = -1) -> NextDue:
         """When the next rows that this worker could claim are due."""
         return await self._store.next_due(
-            workflows=self._workflows, queues=self._queues, names=self._context.registry.runnable, after_ms=after_ms
+            workflows=self._workflows,
+            versions=self._versions,
+            queues=self._queues,
+            names=self._context.registry.runnable,
+            after_ms=after_ms,
         )
 
     async def next_due_ms(self) -> int | None:
@@ -158,7 +163,14 @@ class Claimer:
         failed_here = self._instances.first_failures
         owner = self._context.lease.key
         outcome = await self._context.committer.commit(
-            ClaimInstances(owner=owner, workflows=self._workflows, limit=limit, blocked=blocked, build=build)
+            ClaimInstances(
+                owner=owner,
+                workflows=self._workflows,
+                versions=self._versions,
+                limit=limit,
+                blocked=blocked,
+                build=build,
+            )
         )
         if not isinstance(outcome, ClaimedInstances):
             return False
@@ -214,7 +226,9 @@ class Claimer:
 
     async def try_blocked(self, build: str) -> None:
         """G12: claim instances that other builds blocked; with an empty `build` all that are blocked."""
-        if not self._is_closed and self._workflows and await self._store.has_blocked(self._workflows, build):
+        if self._is_closed or not self._workflows:
+            return
+        if await self._store.has_blocked(self._workflows, build, self._versions):
             await self._claim_instances(blocked=True, build=build)
 
     # ------------------------------------------------------------ attempts

@@ -24,8 +24,10 @@ from holdfast.storage.records import (
     UpdateRow,
 )
 from holdfast.storage.relational.transaction import Row
+from holdfast.storage.versions import read_version
 
 _STATE_OF_INSTANCE: Final = INSTANCE_COLUMNS.index("state")
+_VERSION_OF_INSTANCE: Final = INSTANCE_COLUMNS.index("version")
 _STATE_OF_ATTEMPT: Final = ATTEMPT_COLUMNS.index("state")
 _KEY_COLUMNS: Final = len(AttemptKey.__struct_fields__)
 
@@ -43,6 +45,7 @@ def state_of(kind: type[State], stored: object) -> State:
 def instance_of(row: Row) -> InstanceRecord:
     values = list(row)
     values[_STATE_OF_INSTANCE] = state_of(InstanceState, row[_STATE_OF_INSTANCE])
+    values[_VERSION_OF_INSTANCE] = read_version(row[_VERSION_OF_INSTANCE])
     return InstanceRecord(*values)
 
 
