@@ -15,7 +15,9 @@ from typing import Any, Final
 
 from holdfast.audit.replays import CodeCheck, Outcome, Progress, open_instances
 from holdfast.authoring.registry import Registry
+from holdfast.authoring.workflow import Workflow
 from holdfast.authoring.workflow_api import patched
+from holdfast.core.versions import version_text
 from holdfast.storage.contract import CheckableStore
 from holdfast.storage.records import InstanceRecord, LoadedInstance
 
@@ -27,9 +29,10 @@ MOST_PATCHES: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class PatchReport:
-    """One patch of one workflow."""
+    """One patch of one version of a workflow."""
 
     workflow: str
+    version: str
     patch: str
     new: int
     """Open instances that took the new branch."""
@@ -79,27 +82,27 @@ async def count_patches(
     store: CheckableStore, registry: Registry, workflow: str | None, progress: Progress
 ) -> PatchesReport:
     """Replay every open instance of the registered workflows, or of one of them."""
-    tallies = {
-        name: _Tally(names=names_in(code.fn))
-        for name, code in registry.workflows.items()
-        if not code.is_flow and workflow in (None, name)
-    }
+    names = sorted(registry.workflows) if workflow is None else [workflow]
+    codes = [registry.workflow(name, version) for name in names for version in registry.versions_of(name)]
+    tallies = {code: _Tally(names=names_in(code.fn)) for code in codes if not code.is_flow}
     unknown: Counter[str] = Counter()
-
-    def wanted(record: InstanceRecord) -> bool:
-        return record.workflow in tallies
-
     with CodeCheck(store, registry) as check:
-        async for record, loaded in open_instances(store, wanted, progress):
-            if loaded is not None:
-                await _count(check, tallies[record.workflow], record, loaded)
-            elif workflow is None and not check.has_code_of(record):
-                unknown[record.workflow] += 1
-    return PatchesReport(
-        tuple(report for name in sorted(tallies) for report in _reports(name, tallies[name])),
-        {name: (tally.broken, tuple(tally.broken_ids)) for name, tally in sorted(tallies.items()) if tally.broken},
-        dict(sorted(unknown.items())),
-    )
+        async for record, loaded in open_instances(store, lambda record: check.code_of(record) in tallies, progress):
+            code = check.code_of(record)
+            if loaded is not None and code is not None:
+                await _count(check, tallies[code], record, loaded)
+            elif code is None and workflow in (None, record.workflow):
+                named = check.has_other_version_of(record)
+                unknown[
+                    f"{record.workflow} with {version_text(record.version or '')}" if named else record.workflow
+                ] += 1
+    broken: dict[str, tuple[int, tuple[str, ...]]] = {}
+    for code, tally in tallies.items():
+        if tally.broken:
+            count, ids = broken.get(code.name, (0, ()))
+            broken[code.name] = (count + tally.broken, (*ids, *tally.broken_ids)[:MOST_EXAMPLES])
+    reports = [report for code, tally in tallies.items() for report in _reports(code, tally)]
+    return PatchesReport(tuple(reports), broken, dict(sorted(unknown.items())))
 
 
 async def _count(check: CodeCheck, tally: _Tally, record: InstanceRecord, loaded: LoadedInstance) -> None:
@@ -132,13 +135,13 @@ def _add_example(ids: list[str], instance_id: str) -> None:
         ids.append(instance_id)
 
 
-def _reports(workflow: str, tally: _Tally) -> Iterator[PatchReport]:
+def _reports(code: Workflow[..., Any], tally: _Tally) -> Iterator[PatchReport]:
     for name in sorted(tally.names):
         new = tally.new[name]
         old = tally.old[name]
         in_the_way = tally.hindered[name] + tally.broken - tally.mended[name]
         examples = [*tally.ids.get(name, ()), *tally.broken_ids][: min(in_the_way, MOST_EXAMPLES)]
-        yield PatchReport(workflow, name, new, old, tally.open - new - old, in_the_way, tuple(examples))
+        yield PatchReport(code.name, code.version, name, new, old, tally.open - new - old, in_the_way, tuple(examples))
 
 
 # ---------------------------------------------------------------- the calls in the code

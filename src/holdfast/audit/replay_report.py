@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from holdfast.audit.replays import CodeCheck, Progress, closed_instances, open_instances
 from holdfast.authoring.registry import Registry
 from holdfast.client.views.reasons import reason_key
+from holdfast.core.versions import version_text
 from holdfast.storage.contract import CheckableStore
 from holdfast.storage.records import InstanceRecord, LoadedInstance
 
@@ -76,7 +77,7 @@ async def replay_store(
     with CodeCheck(store, registry) as check:
 
         def wanted(record: InstanceRecord) -> bool:
-            return check.has_code_of(record) and workflow in (None, record.workflow)
+            return check.code_of(record) is not None and workflow in (None, record.workflow)
 
         async def replayed(record: InstanceRecord, loaded: LoadedInstance) -> bool:
             problem = (await check.check(record, loaded)).problem
@@ -89,10 +90,15 @@ async def replay_store(
             if loaded is not None:
                 report.open += 1
                 report.open_failed += await replayed(record, loaded)
+            elif check.has_other_version_of(record) and workflow in (None, record.workflow):
+                report.open += 1
+                report.open_failed += 1
+                report.add(record, f"{record.workflow!r} with {version_text(record.version or '')} is not in this code")
             elif workflow is None:
                 report.not_checked[record.workflow] += 1
         for name in sorted(registry.workflows) if workflow is None else [workflow]:
             async for record, loaded in closed_instances(store, name, closed):
-                report.closed += 1
-                report.closed_failed += await replayed(record, loaded)
+                if check.code_of(record) is not None:  # a version that no open instance needs may be gone
+                    report.closed += 1
+                    report.closed_failed += await replayed(record, loaded)
     return report

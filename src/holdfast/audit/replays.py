@@ -7,9 +7,10 @@ passes here passes there. Memory is bounded by the largest instance and eight by
 from array import array
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
 
 from holdfast.authoring.registry import Registry
+from holdfast.authoring.workflow import Workflow
 from holdfast.compose import search_store_of
 from holdfast.core.filters import And, Comparison, Field, In, Operator
 from holdfast.core.history import HistoryEvent, Payload, Started, decode_event, decode_events
@@ -57,9 +58,13 @@ class CodeCheck:
     ) -> None:
         self._runs.stop()
 
-    def has_code_of(self, record: InstanceRecord) -> bool:
-        """Whether the registry has the workflow of an instance."""
-        return record.workflow in self._registry.workflows
+    def code_of(self, record: InstanceRecord) -> Workflow[..., Any] | None:
+        """The code that runs an instance: its version or, if none is chosen yet, the newest (R6); None without it."""
+        return self._registry.find(record.workflow, record.version)
+
+    def has_other_version_of(self, record: InstanceRecord) -> bool:
+        """Whether the registry has the workflow of an instance, and not the version on which it runs."""
+        return self.code_of(record) is None and record.workflow in self._registry.workflows
 
     async def check(self, record: InstanceRecord, loaded: LoadedInstance) -> Outcome:
         """Replay one execution, and decode the inputs that its code has not received yet."""
@@ -78,7 +83,9 @@ class CodeCheck:
         """Replay one execution. `assumed`: patches whose calls are replaced by their new branches (R15)."""
         try:
             flow = await self._runs.flows.fetch(self._store, record.workflow, loaded.history, loaded.inbox)
-            run = self._runs.new_run(record.id, record.workflow, record.execution, loaded.payloads, flow)
+            run = self._runs.new_run(
+                record.id, record.workflow, record.execution, loaded.payloads, version=record.version, flow=flow
+            )
         except StoreError:
             raise
         except Exception as error:  # noqa: BLE001 - this code cannot run the instance, which is the answer
@@ -102,7 +109,8 @@ class CodeCheck:
             for row in loaded.inbox:
                 event = decode_event(row.event)
                 if isinstance(event, Started):
-                    self._registry.workflow(record.workflow).signature.decode_arguments(_data(event.input, loaded))
+                    code = self._registry.workflow(record.workflow, record.version)
+                    code.signature.decode_arguments(_data(event.input, loaded))
         for attempt in loaded.attempts:
             activity = self._registry.activities.get(attempt.name)
             if activity is None or attempt.state in ATTEMPT_FINAL:

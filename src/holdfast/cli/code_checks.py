@@ -191,6 +191,7 @@ def _verdict(item: PatchReport) -> Text:
 
 COLUMNS: Final[tuple[Column[PatchReport], ...]] = (
     Column("workflow", lambda item: item.workflow),
+    Column("version", lambda item: item.version, is_optional=True),
     Column("patch", lambda item: item.patch, "cyan"),
     Column("new", lambda item: f"{item.new:,}", is_right=True),
     Column("old", lambda item: f"{item.old:,}", is_right=True),
@@ -202,6 +203,7 @@ COLUMNS: Final[tuple[Column[PatchReport], ...]] = (
 def _patch_fields(item: PatchReport) -> dict[str, Any]:
     return {
         "workflow": item.workflow,
+        "version": item.version,
         "patch": item.patch,
         "new": item.new,
         "old": item.old,

@@ -372,6 +372,11 @@ holdfast attributes order-7 'tags=["vip","late"]' --delete ticket""",
             help="Serve /metrics for Prometheus, /live and /ready there, on 127.0.0.1 if no host is written. Needs "
             "holdfast[metrics].",
         ),
+        option(
+            "--build",
+            metavar="NAME",
+            help="The name of the build of the code, such as a commit. Default: HOLDFAST_BUILD, or a hash of the code.",
+        ),
         PAYLOAD_LIMIT,
         STORE,
         details="At SIGTERM or Ctrl-C the worker claims nothing more and waits for its running activities. A second "
@@ -438,6 +443,19 @@ holdfast attributes order-7 'tags=["vip","late"]' --delete ticket""",
         ),
         STORE,
         JSON,
+    ),
+    CliCommand(
+        "builds",
+        "builds:builds",
+        "List the builds of the code, with the open instances that need each.",
+        option("--wait-drained", metavar="BUILD", help="Wait until no open instance needs this build."),
+        option("--timeout", metavar="SECONDS", type=float, help="With --wait-drained: how long to wait at most."),
+        STORE,
+        JSON,
+        details="An open instance needs a build if one of its workers holds it, or if only this build has its version "
+        "among the live workers. A build is drained when no open instance needs it and its workers hold no "
+        "activity. The exit code is 1 if it is not drained in time.",
+        examples="holdfast builds\nholdfast builds --wait-drained 4f1c9e2 --timeout 600",
     ),
     CliCommand(
         "queues",

@@ -82,7 +82,8 @@ class WorkflowCall(msgspec.Struct, frozen=True):
     """A workflow with its encoded arguments. The arguments are not checked if the workflow is not registered here."""
 
     name: str
-    version: str
+    version: str | None
+    """None for a workflow that is called by name: its first turn chooses the version (R6)."""
     encoded: bytes
     signature: Signature | None
     deadline: Deadline | None
@@ -106,9 +107,9 @@ class InstanceCalls:
         self.session.check_usable()
         return self.session.store
 
-    def signature_of(self, workflow: str) -> Signature | None:
-        """The signature of a workflow, if it is registered here."""
-        known = self.registry.workflows.get(workflow)
+    def signature_of(self, workflow: str, version: str | None) -> Signature | None:
+        """The signature of a version of a workflow, if it is registered here."""
+        known = self.registry.find(workflow, version)
         return None if known is None else known.signature
 
     async def start(
@@ -137,7 +138,7 @@ class InstanceCalls:
         started = Started(
             time_ms=session.store.now_ms(),
             workflow=call.name,
-            version=call.version,
+            version=call.version or "",
             seed=session.platform.providers.seed(),
             input=Payload(msgspec.Raw(call.encoded)),
             flow="" if call.flow is None else await self.local.save_flow(call.flow),
@@ -212,7 +213,7 @@ class InstanceCalls:
             if close is not None and (data := _inline_data(close)) is not None:
                 return self._decoded(instance_id, close.state, data, signature)
         record = await self.record(instance_id, number)
-        signature = signature or self.signature_of(record.workflow)
+        signature = signature or self.signature_of(record.workflow, record.version)
         while record.closed_at_ms is None:
             if record.state is InstanceState.BLOCKED:
                 raise WorkflowBlocked(f"{instance_id} is blocked: {record.blocked}")
@@ -418,9 +419,11 @@ def call_of(registry: Registry, workflow: Any, args: tuple[Any, ...]) -> Workflo
             return _of(bound, workflow.encoded)
         case str():
             if workflow in registry.workflows:
-                return msgspec.structs.replace(call_of(registry, registry.workflows[workflow], args), flow=None)
+                return msgspec.structs.replace(
+                    call_of(registry, registry.workflows[workflow], args), version=None, flow=None
+                )
             return WorkflowCall(
-                checked_name(workflow, "a workflow"), "", encode(list(args), what="the arguments"), None, None
+                checked_name(workflow, "a workflow"), None, encode(list(args), what="the arguments"), None, None
             )
         case _:
             raise UsageError(f"{workflow!r} is not a workflow: mark the function with @hf.workflow, or give its name")

@@ -65,6 +65,8 @@ class Started(HistoryEventBase, frozen=True, tag="started"):
     time_ms: int
     workflow: str
     version: str
+    """The version on which the execution runs, recorded by its first turn. Before that, the version of the start, or ""
+    if none was chosen."""
     seed: int
     input: Payload
     execution: int = 1
@@ -424,6 +426,8 @@ class ContinuedAsNew(HistoryEventBase, frozen=True, tag="continued_as_new"):
     payload_field = "input"
 
     input: Payload
+    on_newest: bool = False
+    """The next execution moves to the newest version (R7)."""
 
     def describe(self) -> str:
         return "the end of this execution, to be continued as new"

@@ -171,7 +171,7 @@ class FlowRun:
         self.scheduler.lasting = flow.lasting
         self._payloads = {} if payloads is None else payloads
         self.values = InstanceValues(flow, identity.instance_id, self.state, self._payloads)
-        self.version = ""
+        self.version = flow.definition.version
         self.parent = ""
         self.depth = 0
         self.seed = 0
@@ -300,7 +300,7 @@ class FlowRun:
         del has_more
         self.now_ms = max(self.now_ms, event.time_ms)
         if type(event) is ev.Started and not event.flow:
-            event = msgspec.structs.replace(event, flow=self.flow.hash)
+            event = msgspec.structs.replace(event, flow=self.flow.hash, version=self.version)
         self.output.events.append(event)
         place = self.state.apply(event)
         if not self.is_done:
@@ -492,7 +492,6 @@ class FlowRun:
 
     def _take_start(self, event: ev.Started) -> None:
         self.seed = event.seed
-        self.version = event.version
         self.parent = event.parent
         self.depth = event.depth
         self.values.set_input(read_input(self.flow.definition, bytes(self.data_of(event.input))))

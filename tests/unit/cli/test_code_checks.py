@@ -178,6 +178,7 @@ def test_R15_patches_counts_branches_and_tells_what_is_safe(filled: Command) -> 
     [found] = json.loads(filled("patches", "patched.py", "--json").out)["patches"]
     assert found == {
         "workflow": "checkout",
+        "version": "",
         "patch": "stock",
         "new": 0,
         "old": 2,
@@ -199,6 +200,24 @@ def test_R15_patches_names_instances_that_do_not_replay_at_all(filled: Command) 
     out = filled("patches", "broken.py").out
     assert "checkout  late     0    0          2  no: 2, such as old-1" in out
     assert "2 open instances of checkout do not replay on this code: old-1, old-2" in out
+
+
+def test_R16_instances_are_checked_on_their_own_versions(filled: Command) -> None:
+    both = ORIGINAL + PLAIN.partition("@hf.workflow\n")[2].partition("@hf.workflow")[0].replace(
+        "async def checkout", "@hf.workflow(name='checkout', version='2')\nasync def checkout_2"
+    ).replace("await check_stock()", "hf.patched('stock') and await check_stock()")
+    filled.folder.joinpath("both.py").write_text(both, encoding="utf-8")
+    assert filled("replay", "both.py").code == 0
+    assert filled("patches", "both.py").out.splitlines()[1].split() == ["checkout", "2", "stock", "0", "0", "0", "yes"]
+    newest = both.replace("@hf.workflow\nasync def checkout(", "@hf.workflow(version='1')\nasync def checkout(")
+    filled.folder.joinpath("newest.py").write_text(newest, encoding="utf-8")
+    done = filled("replay", "newest.py")
+    assert done.code == 1
+    assert done.out.splitlines()[:2] == [
+        "checkout  2 instances: old-1, old-2",
+        "  'checkout' with no version is not in this code",
+    ]
+    assert "not checked: 2 open instances of checkout with no version" in filled("patches", "newest.py").out
 
 
 def test_R17_blocked_groups_by_reason_and_proposes_what_to_do(filled: Command) -> None:

@@ -131,6 +131,7 @@ EXISTING_STORE = [
     ["history", "x"],
     ["watch", "x"],
     ["workers"],
+    ["builds"],
     ["queues"],
     ["verify"],
     ["event", "x", "y"],

@@ -55,6 +55,7 @@ LINES = [
     ["show", "bad"],
     ["history", "bad"],
     ["workers", "--all"],
+    ["builds"],
     ["queues"],
     ["verify"],
     ["watch", LONG_ID],

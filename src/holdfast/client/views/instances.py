@@ -214,7 +214,8 @@ class Description(Stateful, frozen=True, kw_only=True):
 
     id: str
     workflow: str
-    version: str
+    version: str | None
+    """None until the first turn has chosen it (R6)."""
     execution: int
     """The execution that is described: the newest, unless another one was asked for."""
     turn: int
@@ -269,7 +270,8 @@ class Summary(Stateful, frozen=True, kw_only=True):
     """Unique in the store, unlike the id (G3). The next page is the one `before` the last number."""
     id: str
     workflow: str
-    version: str
+    version: str | None
+    """None until the first turn has chosen it (R6)."""
     execution: int
     created_at: dt.datetime
     closed_at: dt.datetime | None

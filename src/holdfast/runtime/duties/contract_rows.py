@@ -230,14 +230,14 @@ class ContractRows:
         started = Started(
             time_ms=now_ms,
             workflow=workflow.name,
-            version=workflow.version,
+            version="",
             seed=self._context.session.platform.providers.seed(),
             input=Payload(msgspec.Raw(encoded)),
         )
         start = Start(
             id=InstanceId(checked_name(row.request_id if row.instance_id is None else row.instance_id, "an instance")),
             workflow=workflow.name,
-            version=workflow.version,
+            version=None,
             input=encoded,
             input_hash=input_hash(encoded),
             policy=IdPolicy.IDEMPOTENT if row.policy is None else parse_enum(IdPolicy, row.policy, "policy for ids"),

@@ -26,8 +26,10 @@ from holdfast.storage.records import (
     UpdateRow,
 )
 from holdfast.storage.relational.transaction import Row
+from holdfast.storage.versions import read_version
 
 _STATE_OF_INSTANCE: Final = INSTANCE_COLUMNS.index("state")
+_VERSION_OF_INSTANCE: Final = INSTANCE_COLUMNS.index("version")
 _STATE_OF_ATTEMPT: Final = ATTEMPT_COLUMNS.index("state")
 _KEY_COLUMNS: Final = len(AttemptKey.__struct_fields__)
 
@@ -45,6 +47,7 @@ def state_of(kind: type[State], stored: object) -> State:
 def instance_of(row: Row) -> InstanceRecord:
     values = list(row)
     values[_STATE_OF_INSTANCE] = state_of(InstanceState, row[_STATE_OF_INSTANCE])
+    values[_VERSION_OF_INSTANCE] = read_version(row[_VERSION_OF_INSTANCE])
     return InstanceRecord(*values)
 
 
@@ -54,7 +57,7 @@ def blocked_of(row: Row) -> BlockedInstance:
         number=number,
         id=instance_id,
         workflow=workflow,
-        version=version,
+        version=read_version(version),
         reason=reason or "",
         builds=tuple(json.loads(builds or "[]")),
         created_at_ms=created_at_ms,
