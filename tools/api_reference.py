@@ -27,6 +27,7 @@ SECTIONS: Final[dict[str, tuple[str, ...]]] = {
         "random",
         "uuid4",
         "side_effect",
+        "patched",
         "info",
         "WorkflowInfo",
         "event",

@@ -43,7 +43,16 @@ if TYPE_CHECKING:
     from holdfast.authoring.state import set_status, state, wait_until
     from holdfast.authoring.workflow import WorkflowLike as Workflow
     from holdfast.authoring.workflow import workflow
-    from holdfast.authoring.workflow_api import WorkflowInfo, continue_as_new, info, now, random, side_effect, uuid4
+    from holdfast.authoring.workflow_api import (
+        WorkflowInfo,
+        continue_as_new,
+        info,
+        now,
+        patched,
+        random,
+        side_effect,
+        uuid4,
+    )
     from holdfast.client.client import Client, connect
     from holdfast.client.command_launcher import CommandLauncher
     from holdfast.client.engine import Engine
@@ -57,6 +66,7 @@ if TYPE_CHECKING:
         ActivityTimedOut,
         ClaimsExhausted,
         DeadlineExceeded,
+        Failure,
         FilterError,
         FlowError,
         HoldfastError,
@@ -96,6 +106,7 @@ __all__ = [
     "DeadlineExceeded",
     "Engine",
     "Event",
+    "Failure",
     "FilterError",
     "Flow",
     "FlowError",
@@ -144,6 +155,7 @@ __all__ = [
     "now",
     "on_query",
     "on_update",
+    "patched",
     "raise_event",
     "random",
     "set_status",
@@ -178,7 +190,16 @@ _NAMES = {
     "authoring.log": ("log",),
     "authoring.state": ("set_status", "state", "wait_until"),
     "authoring.workflow": ("Workflow", "workflow"),
-    "authoring.workflow_api": ("WorkflowInfo", "continue_as_new", "info", "now", "random", "side_effect", "uuid4"),
+    "authoring.workflow_api": (
+        "WorkflowInfo",
+        "continue_as_new",
+        "info",
+        "now",
+        "patched",
+        "random",
+        "side_effect",
+        "uuid4",
+    ),
     "client.client": ("Client", "connect"),
     "client.command_launcher": ("CommandLauncher",),
     "client.engine": ("Engine",),
@@ -192,6 +213,7 @@ _NAMES = {
         "ActivityTimedOut",
         "ClaimsExhausted",
         "DeadlineExceeded",
+        "Failure",
         "FilterError",
         "FlowError",
         "HoldfastError",

@@ -13,10 +13,12 @@ from typing import Any, Final, cast
 from holdfast.errors import InvalidOption, StoreError, UsageError
 from holdfast.runtime.platform import ClockAndIds, Platform, SystemClockAndIds
 from holdfast.storage.contract import (
+    CODE_CHECKS,
     OPEN_CONTRACT,
     RAW_TABLES,
     RESTORE,
     SEARCH,
+    CheckableStore,
     OpenableStore,
     OpenContractStore,
     RestorableStore,
@@ -158,6 +160,15 @@ def restorable(store: object) -> RestorableStore:
     if RESTORE not in capabilities_of(store):
         raise InvalidOption(f"{type(store).__name__} cannot be restored: it does not declare {RESTORE!r}")
     return cast("RestorableStore", store)
+
+
+def checkable(store: object) -> CheckableStore:
+    """The store itself, if its open instances can be checked against code (R16); `InvalidOption` if not."""
+    if CODE_CHECKS not in capabilities_of(store):
+        raise InvalidOption(
+            f"{type(store).__name__} cannot be checked against code: it does not declare {CODE_CHECKS!r}"
+        )
+    return cast("CheckableStore", store)
 
 
 def backup_refusal(url: str) -> str:

@@ -87,6 +87,9 @@ UPDATE "shop".instances SET state = 'BLOCKED', blocked = $1, owner = NULL, claim
 -- blocked_elsewhere
 SELECT 1 FROM (SELECT pair.value ->> 0 AS workflow, pair.value ->> 1 AS version FROM jsonb_array_elements($1::jsonb) AS pair(value) WHERE pair.value ->> 1 IS NOT NULL UNION SELECT name, version FROM "shop".flows WHERE name IN (SELECT pair.value ->> 0 FROM jsonb_array_elements($1::jsonb) AS pair(value) WHERE pair.value ->> 1 IS NULL)) AS keys CROSS JOIN LATERAL ( SELECT 1 FROM "shop".instances WHERE state = 'BLOCKED' AND workflow = keys.workflow AND version = keys.version AND NOT COALESCE(blocked_by, '[]')::jsonb @> jsonb_build_array($2::text) OFFSET 0 ) AS found LIMIT 1;
 
+-- blocked_instances
+SELECT number, id, workflow, version, substr(blocked, 1, 8000), blocked_by, created_at_ms FROM "shop".instances WHERE state = 'BLOCKED' AND number > $1 ORDER BY number LIMIT $2;
+
 -- cancel_activities
 UPDATE "shop".attempts SET closed_at_ms = CASE WHEN state = 'RUNNING' THEN NULL ELSE CAST($1 AS BIGINT) END, expires_at_ms = CASE WHEN state = 'RUNNING' THEN expires_at_ms END, state = CASE state WHEN 'RUNNING' THEN 'CANCELLED_RUNNING' ELSE 'CANCELLED' END WHERE number = $2 AND state IN ('REQUESTED', 'READY', 'QUEUED', 'PREPARING', 'RUNNING');
 
@@ -431,6 +434,9 @@ SELECT number, execution FROM "shop".closings LIMIT $1;
 
 -- open_external_attempts
 SELECT offers.exec_id, attempts.number, attempts.execution, attempts.activity, attempts.attempt, attempts.dimension, attempts.name, attempts.queue, attempts.state, attempts.ledger, attempts.input, attempts.options, attempts.available_at_ms, attempts.scheduled_at_ms, attempts.started_at_ms, attempts.closed_at_ms, attempts.expires_at_ms, attempts.heartbeat_at_ms, attempts.owner, attempts.failures, attempts.losses, attempts.details, attempts.failure, attempts.cancel_requested_at_ms FROM "shop".offers JOIN "shop".attempts ON attempts.number = offers.number AND attempts.execution = offers.execution AND attempts.activity = offers.activity AND attempts.dimension = offers.dimension AND attempts.attempt = offers.attempt WHERE offers.number > $1 AND offers.number <= $2 AND offers.withdrawn_at_ms IS NULL AND attempts.closed_at_ms IS NULL ORDER BY attempts.number, attempts.execution, attempts.activity, attempts.dimension, attempts.attempt FOR NO KEY UPDATE;
+
+-- open_numbers
+SELECT number FROM ( SELECT number FROM "shop".instances WHERE owner IS NOT NULL UNION ALL SELECT number FROM "shop".instances WHERE owner IS NULL AND closed_at_ms IS NULL ) AS open WHERE number > $1 ORDER BY number LIMIT $2;
 
 -- open_offers
 SELECT offers.exec_id, offers.entry, offers.withdrawn_at_ms, attempts.number, attempts.execution, attempts.activity, attempts.attempt, attempts.dimension, attempts.name, attempts.queue, attempts.state, attempts.ledger, attempts.input, attempts.options, attempts.available_at_ms, attempts.scheduled_at_ms, attempts.started_at_ms, attempts.closed_at_ms, attempts.expires_at_ms, attempts.heartbeat_at_ms, attempts.owner, attempts.failures, attempts.losses, attempts.details, attempts.failure, attempts.cancel_requested_at_ms, (SELECT id FROM "shop".instances WHERE instances.number = attempts.number), (SELECT workflow FROM "shop".instances WHERE instances.number = attempts.number) FROM "shop".attempts JOIN "shop".offers ON offers.number = attempts.number AND offers.execution = attempts.execution AND offers.activity = attempts.activity AND offers.dimension = attempts.dimension AND offers.attempt = attempts.attempt AND offers.withdrawn_at_ms IS NULL WHERE attempts.state = 'READY' AND attempts.available_at_ms <= $1 AND (CAST($2 AS TEXT) IS NULL OR attempts.queue IN (SELECT value FROM jsonb_array_elements_text(($2)::jsonb) AS json_each(value))) AND (CAST($3 AS TEXT) IS NULL OR attempts.name IN (SELECT value FROM jsonb_array_elements_text(($3)::jsonb) AS json_each(value))) ORDER BY attempts.available_at_ms, offers.exec_id LIMIT $4;

@@ -37,7 +37,7 @@ OTHERS = {
     **dict.fromkeys(("list_instances", "queues", "worker_loads", "count_new_requests", "count_open_offers"), OF_PEOPLE),
     "count_instances": "up to a limit, for a filter without an index",
     **dict.fromkeys(("delete_closed_events", "delete_closed_offers", "delete_refused_events"), PRUNING),
-    **dict.fromkeys(("count_restored", "running_attempts"), OF_PEOPLE),
+    **dict.fromkeys(("count_restored", "open_numbers", "running_attempts"), OF_PEOPLE),
     "count_open": MEASURED,
     **dict.fromkeys(("count_versions", "count_blocked_by"), OF_PEOPLE),
     "open_offers": OFFERED,

@@ -32,6 +32,7 @@ from holdfast.core.leases import (
 from holdfast.core.lifecycle import AttemptState, InstanceState
 from holdfast.errors import ClientClosed, StoreError
 from holdfast.storage.contract import (
+    CODE_CHECKS,
     COMMITS_KEPT_MS,
     COUNTS,
     RESTORE,
@@ -70,8 +71,10 @@ from holdfast.storage.members.restoring import LiftNumbers, RestoreInstances
 from holdfast.storage.members.turns import StreamValues, Turn
 from holdfast.storage.members.workers import MarkWorkerLost, Registration, ReleaseUnknown
 from holdfast.storage.records import (
+    LONGEST_BLOCKED,
     AttemptKey,
     AttemptRecord,
+    BlockedInstance,
     CommitId,
     DeadlineRecord,
     HistoryRow,
@@ -136,7 +139,7 @@ APPLY_BY_TYPE: Final[dict[type[Member], Callable[[MemoryTables, Any], Outcome]]]
 class MemoryStore(StoreDefaults):
     """Implements `Store` and `SearchStore`. What is about files it leaves to `StoreDefaults`."""
 
-    capabilities = frozenset({SEARCH, RESTORE, COUNTS})
+    capabilities = frozenset({SEARCH, RESTORE, COUNTS, CODE_CHECKS})
 
     def __init__(self, clock: Callable[[], int], tables: MemoryTables | None = None) -> None:
         self._clock = clock
@@ -564,6 +567,27 @@ class MemoryStore(StoreDefaults):
         counted = Counter((row.workflow, row.state) for row in self.tables.instances.values() if row.is_open)
         ordered = sorted(counted.items(), key=lambda item: (-item[1], item[0]))
         return [OpenCount(workflow=name, state=state, instances=count) for (name, state), count in ordered[:limit]]
+
+    async def open_numbers(self, *, after: int, limit: int) -> list[InstanceNumber]:
+        return sorted(row.number for row in self.tables.instances.values() if row.is_open and row.number > after)[
+            :limit
+        ]
+
+    async def blocked_instances(self, *, after: int, limit: int) -> list[BlockedInstance]:
+        rows = (row for row in self.tables.instances.values() if row.state is InstanceState.BLOCKED)
+        found = sorted((row for row in rows if row.number > after), key=lambda row: row.number)
+        return [
+            BlockedInstance(
+                number=row.number,
+                id=row.id,
+                workflow=row.workflow,
+                version=row.version,
+                reason=(row.blocked or "")[:LONGEST_BLOCKED],
+                builds=tuple(sorted(row.blocked_by)),
+                created_at_ms=row.created_at_ms,
+            )
+            for row in found[:limit]
+        ]
 
     async def count_versions(self, limit: int) -> list[VersionCount]:
         rows = (row for row in self.tables.instances.values() if row.is_open)

@@ -13,7 +13,7 @@ from holdfast.core.leases import LOSS_EVENT, WorkerState
 from holdfast.core.ledger import LEG2_CLOSURE, RESPONSE_ENTRY, UNTOUCHED, Leg1Verdict, conclude_leg1, enter_leg1
 from holdfast.core.lifecycle import ATTEMPT_FINAL, INSTANCE_FINAL, AttemptEvent, AttemptState, next_state
 from holdfast.core.streams import enter_pending, pass_pending
-from holdfast.payloads.failures import Failure
+from holdfast.payloads.failures import RecordedFailure
 from holdfast.payloads.limits import INLINE_LIMIT_BYTES
 from holdfast.storage.attempt_endings import end_by_cancel, end_by_failure, end_by_loss
 from holdfast.storage.large_payloads import large_payload, marked, offload, reference_of
@@ -317,7 +317,7 @@ def with_instance(tables: MemoryTables, row: AttemptRecord) -> AttemptRecord:
 
 def _fail_exhausted(tables: MemoryTables, row: AttemptRecord, claims: int) -> None:
     """L8: too many claims were lost before the body began. READY -> QUEUED -> FAILED in one commit."""
-    failure = Failure(
+    failure = RecordedFailure(
         type="holdfast.errors.ClaimsExhausted",
         message=f"{row.name} was claimed {claims} times and each claimer was lost before it began",
         retryable=False,

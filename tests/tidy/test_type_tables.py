@@ -88,15 +88,18 @@ TABLES: dict[str, tuple[Collection[Any], set[Any], set[Any]]] = {
         EVENTS,
         # A release is an update; `NodeReleased` has its effect. No side effects are recorded. Nodes read no attributes.
         # Ends change no node.
-        {ev.SideEffectRecorded, ev.EventSetAside, ev.AttributesChanged} | UPDATES | CODE_ENDS | EXTERNAL_ENDS,
+        {ev.SideEffectRecorded, ev.PatchApplied, ev.EventSetAside, ev.AttributesChanged}
+        | UPDATES
+        | CODE_ENDS
+        | EXTERNAL_ENDS,
     ),
     "verify reads every event, flows and updates in modules of their own": (
         _READERS,
         EVENTS,
-        # Nothing else in the store is compared with these four.
+        # Nothing else in the store is compared with these five.
         FLOW_COMMANDS
         | UPDATES
-        | {ev.ChildCancelRequested, ev.EventRaised, ev.SideEffectRecorded, ev.AttributesChanged},
+        | {ev.ChildCancelRequested, ev.EventRaised, ev.SideEffectRecorded, ev.AttributesChanged, ev.PatchApplied},
     ),
     "every event with a payload names its field": (
         {each for each in EVENTS if each.payload_field},

@@ -9,6 +9,7 @@ from typing import Final
 from tools.mutations.audits import AUDITS
 from tools.mutations.bodies import BODIES
 from tools.mutations.children import CHILDREN
+from tools.mutations.code_checks import CODE_CHECKS
 from tools.mutations.connections import CONNECTIONS
 from tools.mutations.contract import CONTRACT
 from tools.mutations.deadlines import DEADLINES
@@ -57,6 +58,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     + MANY_AT_ONCE
     + AUDITS
     + CONTRACT
+    + CODE_CHECKS
     + FROM_OUTSIDE
     + OPEN_CONTRACT
     + SHELL

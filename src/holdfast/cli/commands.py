@@ -13,6 +13,7 @@ from holdfast._version import __version__
 from holdfast.cli.activity_commands import ACTIVITY_COMMANDS
 from holdfast.cli.declarations import (
     APP,
+    APPLICATIONS,
     EXECUTION,
     FILE,
     ID,
@@ -25,6 +26,7 @@ from holdfast.cli.declarations import (
     SOURCE,
     STORE,
     WHOLE,
+    WORKFLOW,
     Argument,
     CliCommand,
     Group,
@@ -146,13 +148,7 @@ COMMANDS: Final = (
             "FAILED, CANCELLED or TERMINATED.",
         ),
         option("--status", metavar="STATE", hidden=True, help="The former name of --state, in this release only."),
-        option(
-            "--workflow",
-            "-w",
-            metavar="NAME",
-            shell_complete=candidates("workflows"),
-            help="Only instances of this workflow.",
-        ),
+        WORKFLOW,
         option(
             "--parent", metavar="ID", shell_complete=candidates("instances"), help="Only children of this instance."
         ),
@@ -339,14 +335,7 @@ holdfast attributes order-7 'tags=["vip","late"]' --delete ticket""",
         "worker",
         "worker:worker",
         "Run the workflows and activities of a store until a signal ends the worker.",
-        Argument(
-            "applications",
-            "FILE.py or MODULE, one or more.",
-            metavar="APP...",
-            nargs=-1,
-            required=True,
-            shell_complete=files,
-        ),
+        APPLICATIONS,
         option(
             "--queues", "-q", metavar="A,B", help="The queues to serve. If not given, those of the activities in APP."
         ),
@@ -393,6 +382,57 @@ holdfast attributes order-7 'tags=["vip","late"]' --delete ticket""",
         details="At SIGTERM or Ctrl-C the worker claims nothing more and waits for its running activities. A second "
         "signal stops it at once, and other workers run the interrupted activities again. Logs go to standard error.",
         examples="holdfast worker shop.py --queues default,parcels --concurrency 20",
+    ),
+    CliCommand(
+        "replay",
+        "code_checks:replay",
+        "Check before a deploy that the code of APP fits the instances of a store.",
+        APPLICATIONS,
+        WORKFLOW,
+        option(
+            "--closed",
+            metavar="N",
+            type=int,
+            default=20,
+            help="The newest closed instances of each workflow.",
+        ),
+        option(
+            "--export",
+            metavar="DIR",
+            shell_complete=files,
+            help="Write the histories that do not fit into files for holdfast.testing.Replayer, with their values.",
+        ),
+        STORE,
+        JSON,
+        details="Every open instance is replayed: its history is compared with the steps that the code takes, and its "
+        "stored inputs are decoded as the types in the code. The first difference is printed once for all instances "
+        "that have it. Nothing is changed, no activity runs, and a role that may only read suffices. The exit code is "
+        "0 if all instances fit and 1 if one does not.",
+        examples="holdfast replay shop.py --store 'postgresql://reader@db/shop'",
+    ),
+    CliCommand(
+        "patches",
+        "code_checks:patches",
+        "Count the open instances on each branch of hf.patched, and tell which calls can be removed.",
+        APPLICATIONS,
+        WORKFLOW,
+        STORE,
+        JSON,
+        details="Every open instance is replayed on the code of APP. A patch is safe to remove if all of them replay "
+        "on code in which its call is replaced by the new branch. Check again after each removal. A name that the code "
+        "computes is listed once an instance has reached it.",
+        examples="holdfast patches shop.py --workflow checkout",
+    ),
+    CliCommand(
+        "blocked",
+        "blocked:blocked",
+        "List the blocked instances by reason, with what to do about them.",
+        WORKFLOW,
+        WHOLE,
+        STORE,
+        JSON,
+        details="Instances of one workflow whose reasons differ only in ids and numbers are one group. At most 10,000 "
+        "blocked instances are read.",
     ),
     CliCommand(
         "workers",

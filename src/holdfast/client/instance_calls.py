@@ -46,7 +46,7 @@ from holdfast.errors import (
     WorkflowTerminated,
 )
 from holdfast.payloads.encoding import decode, encode
-from holdfast.payloads.failures import Failure, failed_message, to_exception
+from holdfast.payloads.failures import RecordedFailure, failed_message, to_exception
 from holdfast.payloads.signature import Signature, input_hash
 from holdfast.runtime.session import StoreSession
 from holdfast.storage.contract import Store
@@ -74,7 +74,7 @@ NamedEvent = tuple[str | Event[Any], Any]
 """An event with its value."""
 
 
-_failure: Final = msgspec.json.Decoder(Failure)
+_failure: Final = msgspec.json.Decoder(RecordedFailure)
 _payload: Final = msgspec.json.Decoder(Payload)
 
 

@@ -20,7 +20,7 @@ from holdfast.core.lifecycle import InstanceState
 from holdfast.core.queries import Reply, ReplyKind, decode_answer
 from holdfast.errors import InstanceNotFound, QueryFailed, UnknownQuery, WorkflowBlocked
 from holdfast.payloads.encoding import decode
-from holdfast.payloads.failures import Failure, describe_error, to_exception
+from holdfast.payloads.failures import RecordedFailure, describe_error, to_exception
 from holdfast.payloads.limits import PayloadLimit
 from holdfast.runtime.committer import ignore_outcome
 from holdfast.runtime.crash_detection import CrashMarker
@@ -40,7 +40,7 @@ QUERY_SECONDS: Final = 10.0
 """The default time limit of a query."""
 ASK_AGAIN_SECONDS: Final = 2.0
 """How long a client that has the code waits for the owner of the instance before it tries to answer again."""
-_failure: Final = msgspec.json.Decoder(Failure)
+_failure: Final = msgspec.json.Decoder(RecordedFailure)
 
 
 def encoded_arguments(args: tuple[Any, ...], what: str, limit: PayloadLimit) -> bytes:

@@ -27,13 +27,13 @@ from holdfast.errors import (
     WorkflowBlocked,
 )
 from holdfast.payloads.encoding import decode
-from holdfast.payloads.failures import Failure, Resolver, describe_error, to_exception
+from holdfast.payloads.failures import RecordedFailure, Resolver, describe_error, to_exception
 from holdfast.runtime.session import StoreSession
 from holdfast.storage.members.messages import Deliver
 from holdfast.storage.records import InstanceId, InstanceNumber, InstanceRecord, UpdateRow
 from holdfast.storage.wakeups import EVERY_CHANGE
 
-_failure: Final = msgspec.json.Decoder(Failure)
+_failure: Final = msgspec.json.Decoder(RecordedFailure)
 _payload: Final = msgspec.json.Decoder(Payload)
 
 

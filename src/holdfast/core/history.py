@@ -297,6 +297,20 @@ class SideEffectRecorded(HistoryEventBase, frozen=True, tag="side_effect_recorde
         return f"side effect number {self.number}"
 
 
+class PatchApplied(HistoryEventBase, frozen=True, tag="patch_applied"):
+    """The code reached ``hf.patched(name)`` for the first time in this execution, and takes the new branch (R14).
+
+    Replay does not compare it with what the code does: code without the call takes the new branch, too.
+    """
+
+    identity = ("name",)
+
+    name: str
+
+    def describe(self) -> str:
+        return f"the patch {self.name!r}"
+
+
 class ExecutionCompleted(HistoryEventBase, frozen=True, tag="workflow_completed"):
     """The main function returned."""
 
@@ -602,6 +616,7 @@ Command = (
     | TimerStarted
     | TimerCancelled
     | SideEffectRecorded
+    | PatchApplied
     | ExecutionCompleted
     | ExecutionFailed
     | EventAwaited

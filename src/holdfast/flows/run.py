@@ -69,13 +69,13 @@ from holdfast.flows.node_actions import (
     stop_node,
 )
 from holdfast.flows.workflow import read_input
-from holdfast.payloads.failures import Failure, Resolver, failure_of, qualified_name
+from holdfast.payloads.failures import RecordedFailure, Resolver, failure_of, qualified_name
 from holdfast.payloads.limits import PayloadLimit
 
 MOST_ROUNDS_AT_ONCE: Final = 1_000
 """Rounds of cycles in one turn: a cycle that waits for nothing would never end."""
 _encode: Final = msgspec.json.Encoder().encode
-_decode: Final = msgspec.json.Decoder(Failure).decode
+_decode: Final = msgspec.json.Decoder(RecordedFailure).decode
 
 ANYTHING: Final = "Exception"
 """Catches every error of an activity, also one whose type is not known here."""

@@ -25,12 +25,12 @@ from holdfast.core.ledger import SEED, enter_leg2, exit_leg2, read_ledger
 from holdfast.core.lifecycle import AttemptEvent, AttemptState, next_state
 from holdfast.core.streams import values_delivered
 from holdfast.errors import ActivityTimedOut
-from holdfast.payloads.failures import Failure, qualified_name
+from holdfast.payloads.failures import RecordedFailure, qualified_name
 from holdfast.storage.members.attempts import Completion, OpenNextAttempt, Transition
 from holdfast.storage.records import AttemptRecord, NewAttempt
 
 _encode = msgspec.json.Encoder().encode
-_decode_failure = msgspec.json.Decoder(Failure).decode
+_decode_failure = msgspec.json.Decoder(RecordedFailure).decode
 
 
 def is_awaited(attempt: AttemptRecord) -> bool:
@@ -48,13 +48,13 @@ def end_by_cancel(
     if not is_awaited(attempt):
         return _final(attempt, failure, event, now_ms)
     cause = None if failure is None else _cause_of(failure)
-    cancelled = Failure(
+    cancelled = RecordedFailure(
         type="holdfast.errors.ActivityCancelled", message=f"{attempt.name} was cancelled", cause=cause, retryable=False
     )
     return _final(attempt, _encode(cancelled), event, now_ms)
 
 
-def _cause_of(failure: bytes) -> Failure | None:
+def _cause_of(failure: bytes) -> RecordedFailure | None:
     try:
         return _decode_failure(failure)
     except msgspec.DecodeError:
@@ -63,7 +63,7 @@ def _cause_of(failure: bytes) -> Failure | None:
 
 def end_by_failure(
     attempt: AttemptRecord,
-    failure: Failure,
+    failure: RecordedFailure,
     error_types: tuple[str, ...],
     *,
     event: AttemptEvent,
@@ -101,7 +101,7 @@ def end_by_loss(attempt: AttemptRecord, *, now_ms: int, is_clean: bool = False) 
     message = f"{who} was lost while {attempt.name} ran"
     if isinstance(decision, NoRetry):
         message = f"{message}, and it is not run again: {decision.reason}"
-    data = _encode(Failure(type="holdfast.errors.WorkerLost", message=message))
+    data = _encode(RecordedFailure(type="holdfast.errors.WorkerLost", message=message))
     if isinstance(decision, NoRetry):
         return _final(attempt, data, AttemptEvent.EXPIRE, now_ms)
     return _again(attempt, data, AttemptEvent.EXPIRE, now_ms, decision, failures=attempt.failures, losses=losses)
@@ -195,9 +195,9 @@ def _final(attempt: AttemptRecord, failure: bytes | None, event: AttemptEvent, n
 TIMED_OUT_TYPES: Final = tuple(qualified_name(cls) for cls in ActivityTimedOut.__mro__)
 
 
-def time_out(attempt: AttemptRecord) -> tuple[Failure, tuple[str, ...]]:
+def time_out(attempt: AttemptRecord) -> tuple[RecordedFailure, tuple[str, ...]]:
     """The failure of an attempt whose deadline has passed, and the names of its type and base classes (A5)."""
-    return Failure(type=qualified_name(ActivityTimedOut), message=_overdue(attempt)), TIMED_OUT_TYPES
+    return RecordedFailure(type=qualified_name(ActivityTimedOut), message=_overdue(attempt)), TIMED_OUT_TYPES
 
 
 def _overdue(attempt: AttemptRecord) -> str:

@@ -40,6 +40,7 @@ from holdfast.storage.members.workers import Registration
 from holdfast.storage.records import (
     AttemptKey,
     AttemptRecord,
+    BlockedInstance,
     CommitId,
     DeadlineRecord,
     HistoryRow,
@@ -508,6 +509,22 @@ def counting(store: Store) -> CountingStore:
     if COUNTS not in getattr(store, "capabilities", ()):
         raise UsageError(f"{type(store).__name__} does not count its open instances")
     return cast("CountingStore", store)
+
+
+CODE_CHECKS: Final = "code_checks"
+"""The capability of a store whose open instances are listed for checks of code: it implements `CheckableStore`."""
+
+
+class CheckableStore(OpenableStore, Protocol):
+    """A store with the capability `CODE_CHECKS`."""
+
+    async def open_numbers(self, *, after: int, limit: int) -> list[InstanceNumber]:
+        """The next `limit` open instances behind a number, in the order of their numbers (R16)."""
+        ...
+
+    async def blocked_instances(self, *, after: int, limit: int) -> list[BlockedInstance]:
+        """The next `limit` BLOCKED instances behind a number, in the order of their numbers (R17)."""
+        ...
 
 
 class OpenContractStore(OpenableStore, Protocol):

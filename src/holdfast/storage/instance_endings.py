@@ -21,7 +21,7 @@ from holdfast.core.history import (
 )
 from holdfast.core.lifecycle import INSTANCE_FINAL, InstanceEvent, InstanceState, next_state
 from holdfast.errors import DeadlineExceeded
-from holdfast.payloads.failures import Failure, error_name, qualified_name
+from holdfast.payloads.failures import RecordedFailure, error_name, qualified_name
 from holdfast.storage.records import DeadlineRecord, InstanceRecord
 
 REPLACED: Final = "its id was started again, and the policy was terminate_existing"
@@ -64,7 +64,7 @@ def end_by_deadline(found: InstanceRecord, deadline: DeadlineRecord, *, now_ms: 
         grace_ms=deadline.grace_ms,
         is_grace_over=deadline.is_in_grace,
     )
-    failure = Failure(type=qualified_name(DeadlineExceeded), message=why)
+    failure = RecordedFailure(type=qualified_name(DeadlineExceeded), message=why)
     return DeadlinePassed(time_ms=stamp_ms(found.stamp_ms, now_ms), failure=Payload(msgspec.Raw(_encode(failure))))
 
 

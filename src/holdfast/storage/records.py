@@ -149,6 +149,24 @@ class InstanceRecord(Record, frozen=True):
 INSTANCE_COLUMNS: Final = InstanceRecord.__struct_fields__[: -len(("custom_status", "parent_id"))]
 
 
+class BlockedInstance(Record, frozen=True):
+    """A BLOCKED instance, as reports about blocked instances read it."""
+
+    number: InstanceNumber
+    id: InstanceId
+    workflow: str
+    version: str | None
+    reason: str
+    """The beginning of the reason."""
+    builds: tuple[str, ...]
+    """The builds that blocked it, in their order."""
+    created_at_ms: int
+
+
+LONGEST_BLOCKED: Final = 8_000
+"""The characters of a reason in a `BlockedInstance`."""
+
+
 class DeadlineRecord(Record, frozen=True):
     """The deadline of an instance. `expires_at_ms` is the same time, and from then on the end of its grace."""
 

@@ -148,6 +148,9 @@ EXISTING_STORE = [
     ["restored"],
     ["start", "x"],
     ["requests"],
+    ["replay", "shop.py"],
+    ["patches", "shop.py"],
+    ["blocked"],
 ]
 """The commands that need a store."""
 WITHOUT_STORE = {"run", "worker", "explain", "bench"}

@@ -51,6 +51,7 @@ CAUGHT = {
     "ActivityTimedOut",
     "ClaimsExhausted",
     "DeadlineExceeded",
+    "Failure",
     "FilterError",
     "FlowError",
     "HoldfastError",

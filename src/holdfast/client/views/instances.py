@@ -16,7 +16,7 @@ from holdfast.core.attributes import Attributes, read_value
 from holdfast.core.history import AttributesChanged, HistoryEvent, Payload, Started, encode_event
 from holdfast.core.lifecycle import AttemptState, InstanceState
 from holdfast.core.updates import UpdateState
-from holdfast.payloads.failures import Failure
+from holdfast.payloads.failures import RecordedFailure
 from holdfast.storage.large_payloads import MARK, reference_of
 from holdfast.storage.records import AttemptRecord, InstanceRecord, NoteRow
 
@@ -27,7 +27,7 @@ LONGEST_VALUE: Final = 2_000
 LONGEST_EXCERPT: Final = 200
 DAMAGE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, TypeError)
 """The errors of decoding a damaged column."""
-_failure: Final = msgspec.json.Decoder(Failure)
+_failure: Final = msgspec.json.Decoder(RecordedFailure)
 
 
 class Excerpt(msgspec.Struct, frozen=True, kw_only=True):
@@ -346,12 +346,12 @@ def attempt_view(record: AttemptRecord, values: Values, notes: Iterable[NoteRow]
     )
 
 
-def stored_failure(stored: object) -> Failure:
+def stored_failure(stored: object) -> RecordedFailure:
     """A failure from its column or payload. A damaged one is replaced by a failure of type `unreadable`."""
     try:
         return _failure.decode(cast("bytes", stored))
     except DAMAGE:
-        return Failure(type="unreadable", message="the stored failure cannot be decoded")
+        return RecordedFailure(type="unreadable", message="the stored failure cannot be decoded")
 
 
 def failure_text(stored: object) -> str:
@@ -359,7 +359,7 @@ def failure_text(stored: object) -> str:
     return short_failure(stored_failure(stored))
 
 
-def short_failure(failure: Failure) -> str:
+def short_failure(failure: RecordedFailure) -> str:
     """Type without its module, and message, in one line."""
     name = failure.type.rpartition(".")[2]
     return f"{name}: {failure.message}" if failure.message else name

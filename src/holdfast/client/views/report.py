@@ -62,7 +62,7 @@ from holdfast.core.lifecycle import InstanceState
 from holdfast.core.steps import RecordedStep, derived_key, read_steps
 from holdfast.core.updates import REFUSALS, UpdateState
 from holdfast.errors import HoldfastError, StoreError
-from holdfast.payloads.failures import Failure
+from holdfast.payloads.failures import RecordedFailure
 from holdfast.storage.contract import Store, open_contract_tables, searchable
 from holdfast.storage.large_payloads import reference_of
 from holdfast.storage.records import (
@@ -124,7 +124,7 @@ class InstanceReport:
         return self.execution.record
 
     @property
-    def failure(self) -> Failure | None:
+    def failure(self) -> RecordedFailure | None:
         """The failure of a workflow that failed."""
         is_failed = self.record.state is InstanceState.FAILED and self.outcome is not None
         return stored_failure(self.outcome) if is_failed else None

@@ -1,5 +1,6 @@
 """Rows as records of the contract. The columns are in the order of the fields of the record: see `storage.records`."""
 
+import json
 from collections.abc import Iterable
 from enum import StrEnum
 from typing import Final, TypeVar, cast
@@ -13,6 +14,7 @@ from holdfast.storage.records import (
     INSTANCE_COLUMNS,
     AttemptKey,
     AttemptRecord,
+    BlockedInstance,
     InstanceRecord,
     OwnedAttempt,
     OwnedInstance,
@@ -47,6 +49,19 @@ def instance_of(row: Row) -> InstanceRecord:
     values[_STATE_OF_INSTANCE] = state_of(InstanceState, row[_STATE_OF_INSTANCE])
     values[_VERSION_OF_INSTANCE] = read_version(row[_VERSION_OF_INSTANCE])
     return InstanceRecord(*values)
+
+
+def blocked_of(row: Row) -> BlockedInstance:
+    number, instance_id, workflow, version, reason, builds, created_at_ms = row
+    return BlockedInstance(
+        number=number,
+        id=instance_id,
+        workflow=workflow,
+        version=read_version(version),
+        reason=reason or "",
+        builds=tuple(json.loads(builds or "[]")),
+        created_at_ms=created_at_ms,
+    )
 
 
 def stored_attributes(rows: Iterable[Row]) -> dict[int, dict[str, StoredAttribute]]:

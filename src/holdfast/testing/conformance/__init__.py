@@ -17,6 +17,7 @@ None from `make_another`; the tests with two stores are skipped then.
 from holdfast.testing.conformance.activity_cancels import ActivityCancelRules
 from holdfast.testing.conformance.attempts import AttemptRules, LargeInputRules
 from holdfast.testing.conformance.children import ChildRules
+from holdfast.testing.conformance.code_checks import CodeCheckRules
 from holdfast.testing.conformance.concurrent_duties import ConcurrentDutyRules
 from holdfast.testing.conformance.contract_rows import ContractRowRules
 from holdfast.testing.conformance.counts import CountRules
@@ -68,6 +69,7 @@ class StoreConformance(
     StaleWorkerRules,
     ConcurrentDutyRules,
     LaunchRules,
+    CodeCheckRules,
     CountRules,
     RestoreRules,
     ContractRowRules,

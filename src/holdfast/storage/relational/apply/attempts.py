@@ -14,7 +14,7 @@ from holdfast.core.admission import DeliveryVerdict, MessageKind, decide_deliver
 from holdfast.core.checks import require
 from holdfast.core.ledger import Leg1Verdict, conclude_leg1, enter_leg1, read_ledger
 from holdfast.core.lifecycle import ATTEMPT_FINAL, INSTANCE_FINAL, AttemptEvent, AttemptState, InstanceState, next_state
-from holdfast.payloads.failures import Failure
+from holdfast.payloads.failures import RecordedFailure
 from holdfast.payloads.limits import INLINE_LIMIT_BYTES
 from holdfast.storage.attempt_endings import end_by_cancel, end_by_failure
 from holdfast.storage.large_payloads import large_payload, reference_of
@@ -329,7 +329,7 @@ def _claim(transaction: Transaction, claim: ClaimAttempts, ready: AttemptRecord)
 def dead_letter(transaction: Transaction, attempt: AttemptRecord) -> None:
     """L8: too many claims were lost before the body began. From READY it is READY -> QUEUED -> FAILED in one commit."""
     claims = decode_options(attempt.options).max_claims
-    failure = Failure(
+    failure = RecordedFailure(
         type="holdfast.errors.ClaimsExhausted",
         message=f"{attempt.name} was claimed {claims} times and each claimer was lost before it began",
         retryable=False,
