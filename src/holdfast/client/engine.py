@@ -13,6 +13,7 @@ from holdfast.authoring.validation import Duration
 from holdfast.authoring.workflow import AnyWorkflow
 from holdfast.client.client import Client
 from holdfast.client.embedded_worker import DEFAULT_MAX_ACTIVITIES, payload_limit_of, worker_options
+from holdfast.client.tracing import Tracing, trace
 from holdfast.core.leases import LOOP_TIMEOUT_MS, WORKER_LEASE_MS
 from holdfast.payloads.limits import PAYLOAD_LIMIT_BYTES
 from holdfast.runtime.platform import Platform
@@ -34,6 +35,7 @@ class Engine(Client):
     newest steps, but leaves the store consistent.
     `payload_limit` is the largest argument list, result or event in bytes (default 32 MiB).
     `launchers`, by queue, start programs for external activities (`hf.Launcher`).
+    With `tracing`, True or an OpenTelemetry tracer provider, it writes spans (extra ``holdfast[otel]``).
     """
 
     def __init__(
@@ -52,6 +54,7 @@ class Engine(Client):
         durability: str = "full",
         payload_limit: int = PAYLOAD_LIMIT_BYTES,
         launchers: Mapping[str, Launcher] | None = None,
+        tracing: Tracing = None,
         _platform: Platform | None = None,
     ) -> None:
         registry = Registry(modules, workflows, activities, flows)
@@ -67,6 +70,7 @@ class Engine(Client):
         platform = _platform or Platform()
         limit = payload_limit_of(payload_limit)
         session = StoreSession(compose.open_store(store, durability, platform), platform, limit, ENGINE)
+        trace(session, tracing)
         super().__init__(session, registry)
 
     async def open(self) -> None:
