@@ -32,7 +32,16 @@ from holdfast.core.trace_context import (
     parse_context,
 )
 from holdfast.runtime.observing import ObservedInstance
-from holdfast.runtime.spans import INVALID, SpanWriter, harmless, set_error, set_failure, span_context, stored_context
+from holdfast.runtime.spans import (
+    INVALID,
+    NANOSECONDS,
+    SpanWriter,
+    harmless,
+    set_error,
+    set_failure,
+    span_context,
+    stored_context,
+)
 from holdfast.storage.contract import Store
 from holdfast.storage.members.attempts import Completion, OpenNextAttempt
 from holdfast.storage.members.member import Member
