@@ -76,6 +76,7 @@ REPRESENTATIVE: Final = frozenset(
         "test_bad_rows",
         "test_several_engines",
         "test_streams",
+        "test_tracing",
         "test_updates",
         "test_waiting_queries",
     }
@@ -101,6 +102,7 @@ IN_DICTIONARIES: Final = frozenset(
         "test_several_engines",
         "test_state",
         "test_streams",
+        "test_tracing",
         "test_terminate",
         "test_timers",
         "test_update_endings",

@@ -363,6 +363,12 @@ holdfast list "a.customer = 'acme'" --since 7d --count""",
             help="Serve /metrics for Prometheus, /live and /ready there, on 127.0.0.1 if no host is written. Needs "
             "holdfast[metrics].",
         ),
+        option(
+            "--otel",
+            is_flag=True,
+            help="Write OpenTelemetry spans, as the variables OTEL_* say. Needs holdfast[otel], opentelemetry-sdk and "
+            "an exporter.",
+        ),
         PAYLOAD_LIMIT,
         STORE,
         details="At SIGTERM or Ctrl-C the worker claims nothing more and waits for its running activities. A second "

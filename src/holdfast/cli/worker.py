@@ -27,6 +27,8 @@ from holdfast.payloads.limits import LEAST_PAYLOAD_LIMIT_BYTES, MOST_PAYLOAD_LIM
 from holdfast.runtime.platform import Platform
 
 if TYPE_CHECKING:
+    from opentelemetry.trace import TracerProvider
+
     from holdfast.cli.metrics import ListenAddress
 
 logger = logging.getLogger("holdfast")
@@ -52,6 +54,7 @@ class WorkerRequest:
     detect_local_deaths: bool
     payload_limit: int
     metrics: "ListenAddress | None"
+    tracer_provider: "TracerProvider | None"
 
 
 def worker(
@@ -64,13 +67,14 @@ def worker(
     drain_timeout: float = DRAIN_SECONDS,
     same_host: bool = True,
     metrics: str | None = None,
+    otel: bool = False,
     payload_limit: int = PAYLOAD_LIMIT_BYTES,
     store: str | None = None,
 ) -> None:
     """Run workflows and activities that others start, until a signal ends the worker."""
     logging.basicConfig(level=logging.INFO, format=LOG_FORMAT)
     try:
-        with stopping_early() as early:
+        with stopping_early() as early, _tracing(otel) as tracer_provider:
             modules = [load_module(source) for source in applications]
             registry = _registry(modules, applications)
             request = WorkerRequest(
@@ -87,6 +91,7 @@ def worker(
                     payload_limit, "--payload-limit", least=LEAST_PAYLOAD_LIMIT_BYTES, most=MOST_PAYLOAD_LIMIT_BYTES
                 ),
                 None if metrics is None else _metrics_address(metrics),
+                tracer_provider,
             )
             early.keep()
             code = asyncio.run(_work(request, early))
@@ -127,6 +132,17 @@ def _metrics_address(option: str) -> "ListenAddress":
     return parse_address(option)
 
 
+@contextmanager
+def _tracing(otel: bool) -> "Generator[TracerProvider | None]":
+    if not otel:
+        yield None
+        return
+    from holdfast.cli.otel import tracer_provider  # noqa: PLC0415 - for one option
+
+    with tracer_provider() as provider:
+        yield provider
+
+
 async def _work(request: WorkerRequest, early: EarlySignals) -> int:
     signals = Signals(request.drain_seconds)
     serving = asyncio.create_task(_serve(request, signals))
@@ -158,6 +174,7 @@ async def _serve(request: WorkerRequest, signals: Signals) -> None:
             max_activities=request.concurrency,
             lease=request.lease_seconds,
             loop_timeout=request.loop_timeout_seconds,
+            tracing=request.tracer_provider,
         )
         with _serving_metrics(request, client, running) as url:
             async with running:

@@ -68,6 +68,8 @@ MOST_OPEN: Final = 10_000
 MOST_CLOSED: Final = 1_000
 """Instances that were closed without their code, whose histories are still to be read."""
 CLOSE_SECONDS: Final = 5
+LOST: Final = b'{"type":"holdfast.errors.WorkerLost","message":"its worker was lost"}'
+"""The failure of an attempt that ended with its worker (W6), whose outcome does not carry it."""
 FAILED_ATTEMPT: Final = frozenset({AttemptState.FAILED, AttemptState.TIMED_OUT})
 CONTINUED: Final = "CONTINUED_AS_NEW"
 
@@ -367,7 +369,8 @@ class Tracing:
         if isinstance(outcome, Applied | HandledRows):
             for attempt in outcome.attempts_ended:
                 closed_at_ms = attempt.closed_at_ms or self._store.now_ms()
-                self._attempt_ended(attempt, attempt.state, closed_at_ms, attempt.failure or b"")
+                failure = attempt.failure or (LOST if isinstance(outcome, Applied) else b"")
+                self._attempt_ended(attempt, attempt.state, closed_at_ms, failure)
         for ended in getattr(outcome, "ended", ()):
             self._closed_without_code(ended.number)
         match member:
