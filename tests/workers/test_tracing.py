@@ -5,7 +5,7 @@ import json
 from typing import Any
 
 from tests.support.spans import Traces
-from tests.workers.processes import LONGEST_SECONDS, Process, await_note, key_in, open_gate
+from tests.workers.processes import LONGEST_SECONDS, Process, await_note, open_gate
 
 import holdfast as hf
 from holdfast.audit.auditor import audit
@@ -37,11 +37,9 @@ def test_M5_one_trace_over_a_client_a_killed_worker_and_its_successor(store: str
 
     asyncio.run(begin())
     with Process(store, "worker", APP, "--otel", env=CONSOLE) as first:
-        first.key = key_in(first.headline())
         await_note(store, "began", "hang", 1)
         first.kill()
     with Process(store, "worker", APP, "--otel", env=CONSOLE) as second:
-        second.key = key_in(second.headline())
         await_note(store, "began", "hang", 2)
         open_gate(store, "hang 2")
         asyncio.run(finish())

@@ -4,7 +4,6 @@ A provider that the program has set is used as it is, for example under ``opente
 """
 
 import os
-from collections.abc import Generator
 from contextlib import contextmanager
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Final
@@ -12,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 from holdfast.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from opentelemetry.trace import TracerProvider
 
 EXPORTERS: Final = "OTEL_TRACES_EXPORTER"
