@@ -29,6 +29,7 @@ from tools.mutations.search import FOUND
 from tools.mutations.shell import SHELL
 from tools.mutations.storage import STATEMENTS, STORE
 from tools.mutations.streams import KEPT_AND_STREAMED
+from tools.mutations.tracing import TRACING
 from tools.mutations.wakeups import WAKEUPS
 from tools.mutations.workers import WORKERS
 
@@ -62,4 +63,5 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     + FOUND
     + RESTORING
     + METRICS
+    + TRACING
 )
