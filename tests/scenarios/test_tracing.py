@@ -2,12 +2,16 @@
 
 import asyncio
 import sys
+from collections import Counter
 from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import opentelemetry.trace
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBased, TraceIdRatioBased
 from tests.scenarios.support import check_tables, engine_of, rows, together, until
@@ -256,6 +260,43 @@ def test_M5_replays_change_no_span(tmp_path: Path, cache_size: int) -> None:
     run = traces.only("run long")
     assert run.events == [*["timer started", "timer fired"] * 3, "event awaited", "event received"]
     assert run.links == [traces.only("event go").id]
+
+
+@given(steps=st.lists(st.sampled_from(["activity", "timer", "child", "retry"]), max_size=6))
+@settings(max_examples=8)
+def test_M5_random_programs_have_the_same_spans_with_and_without_replays(steps: list[str]) -> None:
+    @hf.workflow
+    async def runs(steps: list[str]) -> None:
+        for step in steps:
+            match step:
+                case "activity":
+                    await double(1)
+                case "timer":
+                    await asyncio.sleep(0.001)
+                case "child":
+                    await child(1)
+                case _:
+                    await flaky(1)
+
+    def spans_of(cache_size: int) -> Counter[tuple[str, str, object]]:
+        traces = Traces()
+
+        async def scenario() -> None:
+            with TemporaryDirectory() as folder:
+                path = Path(folder) / "shop.db"
+                known = (runs, child, double, flaky)
+                async with engine_of(path, *known, tracing=traces.provider, cache_size=cache_size) as engine:
+                    await engine.run(runs, steps, id="it")
+
+        together(scenario())
+        names = {span.id: span.name for span in traces}
+        assert len(names) == len(list(traces)), "no id occurs twice"
+        return Counter((span.name, names.get(span.parent or 0, ""), span.outcome) for span in traces)
+
+    spans = spans_of(cache_size=0)
+    assert spans == spans_of(cache_size=100)
+    attempts = {"activity": 1, "timer": 0, "child": 2, "retry": 3}
+    assert spans.total() == 2 + sum(attempts[step] for step in steps)
 
 
 def test_M4_events_and_updates_link_their_senders(tmp_path: Path) -> None:

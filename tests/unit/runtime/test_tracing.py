@@ -178,7 +178,8 @@ def test_M4_other_tracers_of_a_provider_keep_their_ids() -> None:
     provider = TracerProvider()
     tracer: Any = tracer_of(provider)
     assert isinstance(tracer.id_generator, DerivedIds)
-    assert tracer_of(provider) is tracer
+    again: Any = tracer_of(provider)
+    assert again is tracer
     assert not isinstance(tracer.id_generator._usual, DerivedIds), "a second call changes nothing"
     other: Any = provider.get_tracer("another")
     assert not isinstance(other.id_generator, DerivedIds)
@@ -205,6 +206,7 @@ def test_M5_ids_differ_by_everything_that_identifies_a_span() -> None:
 
 
 def test_M4_holdfast_imports_no_part_of_opentelemetry() -> None:
-    code = "import sys, holdfast as hf; hf.Engine, hf.Worker, hf.connect; print([m for m in sys.modules if 'telemetry' in m])"
+    used = "import sys, holdfast as hf; hf.Engine, hf.Worker, hf.connect; "
+    code = used + "print([name for name in sys.modules if 'telemetry' in name])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
