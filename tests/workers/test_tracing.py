@@ -11,15 +11,19 @@ import holdfast as hf
 from holdfast.audit.auditor import audit
 
 APP = "tests.workers.tracing_app"
-CONSOLE = {"OTEL_TRACES_EXPORTER": "console", "OTEL_BSP_SCHEDULE_DELAY": "20"}
+CONSOLE = {
+    "OTEL_TRACES_EXPORTER": "console",
+    "OTEL_METRICS_EXPORTER": "console",
+    "OTEL_BSP_SCHEDULE_DELAY": "20",
+}
 
 
-def spans_in(text: str) -> list[dict[str, Any]]:
-    """The spans that the console exporter has written."""
+def objects_in(text: str) -> list[dict[str, Any]]:
+    """The spans and metrics that the console exporters have written."""
     decoder, found, at = json.JSONDecoder(), list[dict[str, Any]](), 0
     while (at := text.find("{", at)) >= 0:
-        span, at = decoder.raw_decode(text, at)
-        found.append(span)
+        written, at = decoder.raw_decode(text, at)
+        found.append(written)
     return found
 
 
@@ -44,7 +48,9 @@ def test_M5_one_trace_over_a_client_a_killed_worker_and_its_successor(store: str
         open_gate(store, "hang 2")
         asyncio.run(finish())
         written = second.stopped()
-    spans = spans_in(written)
+    objects = objects_in(written)
+    spans = [each for each in objects if "context" in each]
+    assert "holdfast_instances_closed" in json.dumps([each for each in objects if "resource_metrics" in each])
     start = traces.only("start order")
     assert {span["context"]["trace_id"] for span in spans} == {f"0x{start.trace:032x}"}
     runs = [span for span in spans if span["name"] == "run order"]

@@ -366,8 +366,8 @@ holdfast list "a.customer = 'acme'" --since 7d --count""",
         option(
             "--otel",
             is_flag=True,
-            help="Write OpenTelemetry spans, as the variables OTEL_* say. Needs holdfast[otel], opentelemetry-sdk and "
-            "an exporter.",
+            help="Write OpenTelemetry spans and metrics, as the variables OTEL_* say. Needs holdfast[otel], "
+            "opentelemetry-sdk and an exporter.",
         ),
         PAYLOAD_LIMIT,
         STORE,

@@ -27,9 +27,8 @@ from holdfast.payloads.limits import LEAST_PAYLOAD_LIMIT_BYTES, MOST_PAYLOAD_LIM
 from holdfast.runtime.platform import Platform
 
 if TYPE_CHECKING:
-    from opentelemetry.trace import TracerProvider
-
     from holdfast.cli.metrics import ListenAddress
+    from holdfast.cli.otel import Providers
 
 logger = logging.getLogger("holdfast")
 
@@ -54,7 +53,7 @@ class WorkerRequest:
     detect_local_deaths: bool
     payload_limit: int
     metrics: "ListenAddress | None"
-    tracer_provider: "TracerProvider | None"
+    otel: "Providers | None"
 
 
 def worker(
@@ -74,7 +73,7 @@ def worker(
     """Run workflows and activities that others start, until a signal ends the worker."""
     logging.basicConfig(level=logging.INFO, format=LOG_FORMAT)
     try:
-        with stopping_early() as early, _tracing(otel) as tracer_provider:
+        with stopping_early() as early, _otel(otel) as providers:
             modules = [load_module(source) for source in applications]
             registry = _registry(modules, applications)
             request = WorkerRequest(
@@ -91,7 +90,7 @@ def worker(
                     payload_limit, "--payload-limit", least=LEAST_PAYLOAD_LIMIT_BYTES, most=MOST_PAYLOAD_LIMIT_BYTES
                 ),
                 None if metrics is None else _metrics_address(metrics),
-                tracer_provider,
+                providers,
             )
             early.keep()
             code = asyncio.run(_work(request, early))
@@ -133,14 +132,14 @@ def _metrics_address(option: str) -> "ListenAddress":
 
 
 @contextmanager
-def _tracing(otel: bool) -> "Generator[TracerProvider | None]":
-    if not otel:
+def _otel(is_asked_for: bool) -> "Generator[Providers | None]":
+    if not is_asked_for:
         yield None
         return
-    from holdfast.cli.otel import tracer_provider  # noqa: PLC0415 - for one option
+    from holdfast.cli.otel import providers  # noqa: PLC0415 - for one option
 
-    with tracer_provider() as provider:
-        yield provider
+    with providers() as found:
+        yield found
 
 
 async def _work(request: WorkerRequest, early: EarlySignals) -> int:
@@ -174,7 +173,8 @@ async def _serve(request: WorkerRequest, signals: Signals) -> None:
             max_activities=request.concurrency,
             lease=request.lease_seconds,
             loop_timeout=request.loop_timeout_seconds,
-            tracing=request.tracer_provider,
+            tracing=None if request.otel is None else request.otel.tracer,
+            metrics=None if request.otel is None else request.otel.meter,
         )
         with _serving_metrics(request, client, running) as url:
             async with running:

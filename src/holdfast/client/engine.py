@@ -13,6 +13,7 @@ from holdfast.authoring.validation import Duration
 from holdfast.authoring.workflow import AnyWorkflow
 from holdfast.client.client import Client
 from holdfast.client.embedded_worker import DEFAULT_MAX_ACTIVITIES, payload_limit_of, worker_options
+from holdfast.client.meters import Metrics, meter
 from holdfast.client.tracing import Tracing, trace
 from holdfast.core.leases import LOOP_TIMEOUT_MS, WORKER_LEASE_MS
 from holdfast.payloads.limits import PAYLOAD_LIMIT_BYTES
@@ -35,7 +36,8 @@ class Engine(Client):
     newest steps, but leaves the store consistent.
     `payload_limit` is the largest argument list, result or event in bytes (default 32 MiB).
     `launchers`, by queue, start programs for external activities (`hf.Launcher`).
-    With `tracing`, True or an OpenTelemetry tracer provider, it writes spans (extra ``holdfast[otel]``).
+    With `tracing`, True or an OpenTelemetry tracer provider, it writes spans, and with `metrics`, True or a meter
+    provider, it counts (extra ``holdfast[otel]``).
     """
 
     def __init__(
@@ -55,6 +57,7 @@ class Engine(Client):
         payload_limit: int = PAYLOAD_LIMIT_BYTES,
         launchers: Mapping[str, Launcher] | None = None,
         tracing: Tracing = None,
+        metrics: Metrics = None,
         _platform: Platform | None = None,
     ) -> None:
         registry = Registry(modules, workflows, activities, flows)
@@ -72,6 +75,7 @@ class Engine(Client):
         session = StoreSession(compose.open_store(store, durability, platform), platform, limit, ENGINE)
         trace(session, tracing)
         super().__init__(session, registry)
+        meter(session, self._local, metrics)
 
     async def open(self) -> None:
         """Open the store and start the worker, as `async with` does. `close` ends both."""

@@ -265,7 +265,7 @@ COUNT_BY_TYPE: Final[dict[type[Any], Callable[[WorkerMetrics, Any, Outcome], Non
     Turn: WorkerMetrics.count_turn,
     Completion: WorkerMetrics.count_completion,
     OpenNextAttempt: WorkerMetrics.count_next_attempt,
-    ClaimAttempts: WorkerMetrics.count_claims,
+    ClaimAttempts: lambda metrics, member, outcome: metrics.count_claims(member, outcome),  # `MeteredCounts` adds to it
     Terminate: WorkerMetrics.count_termination,
     Expire: WorkerMetrics.count_expiry,
     Deliver: WorkerMetrics.count_delivery,
