@@ -53,7 +53,8 @@ def providers() -> "Generator[Providers]":
         from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415
     except ImportError as error:
         raise UsageError(f"--otel needs the SDK: pip install opentelemetry-sdk ({error})") from error
-    span_exporters, metric_exporters = _exporters("traces"), _exporters("metrics")
+    span_exporters = _exporters("traces")
+    metric_exporters = _exporters("metrics")
     os.environ.setdefault(SERVICE, "holdfast")
     tracer = TracerProvider(shutdown_on_exit=False)
     for exporter in span_exporters:

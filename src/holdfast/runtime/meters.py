@@ -76,7 +76,8 @@ class MeteredCounts(WorkerMetrics):
         super().turn_committed(live, turn, took_seconds)
         self._turns.record(took_seconds)
         for completion in turn.completions:
-            attempt, event = completion.attempt, completion.event
+            attempt = completion.attempt
+            event = completion.event
             if attempt is not None and event is not None and completion.from_state in BEGUN:
                 self._record_body(attempt, event.time_ms)
         for new in turn.attempts:

@@ -388,7 +388,8 @@ class Tracing:
                     self._closed_without_code(number)
 
     def _completed(self, completion: Completion) -> None:
-        attempt, event = completion.attempt, completion.event
+        attempt = completion.attempt
+        event = completion.event
         if attempt is None:
             return
         failure = completion.failure or (
