@@ -3,9 +3,6 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
-from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
-
 from benchmarks.measure import Sample, gather_bounded
 from benchmarks.pairs import BATCH, take_turns
 from benchmarks.programs import sequence
@@ -39,19 +36,22 @@ async def metrics(store: Path, scale: float) -> Sample:
     return {"speed": took.speed, "processor": took.processor}
 
 
-class Nowhere(SpanExporter):
-    """Counts spans and sends them nowhere: the cost of a protocol is its own."""
-
-    def __init__(self) -> None:
-        self.spans = 0
-
-    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        self.spans += len(spans)
-        return SpanExportResult.SUCCESS
-
-
 async def traces(store: Path, scale: float) -> Sample:
     """The speed and the processor time of B1 with the spans of an SDK, relative to B1 without them."""
+    # Imported here: the SDK in a process makes the other benchmarks slower.
+    from opentelemetry.sdk.trace import ReadableSpan, TracerProvider  # noqa: PLC0415
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult  # noqa: PLC0415
+
+    class Nowhere(SpanExporter):
+        """Counts spans and sends them nowhere: the cost of a protocol is its own."""
+
+        def __init__(self) -> None:
+            self.spans = 0
+
+        def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+            self.spans += len(spans)
+            return SpanExportResult.SUCCESS
+
     exporter = Nowhere()
     provider = TracerProvider()
     provider.add_span_processor(BatchSpanProcessor(exporter, max_queue_size=1_000_000))
