@@ -78,6 +78,8 @@ REPRESENTATIVE: Final = frozenset(
         "test_streams",
         "test_tracing",
         "test_updates",
+        "test_versions",
+        "test_versions_every_commit",
         "test_waiting_queries",
     }
 )

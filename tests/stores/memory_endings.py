@@ -26,6 +26,7 @@ from holdfast.core.admission import (
 from holdfast.core.children import ParentClose, ParentEnd, child_reply, decide_close
 from holdfast.core.deadlines import Deadline, DeadlineVerdict
 from holdfast.core.history import (
+    AttributesChanged,
     CancelRequested,
     ChildAnswer,
     EventReceived,
@@ -75,7 +76,10 @@ Ended = tuple[EndedInstance, ...]
 
 
 def put_message(
-    tables: MemoryTables, found: Instance, event: EventReceived | CancelRequested | UpdateAccepted, name: str | None
+    tables: MemoryTables,
+    found: Instance,
+    event: EventReceived | CancelRequested | UpdateAccepted | AttributesChanged,
+    name: str | None,
 ) -> None:
     payloads: list[LargePayload] = []
     stored = offload(event, payloads)

@@ -23,6 +23,7 @@ from holdfast.core import history as ev
 from holdfast.core.flow.definition import FlowDefinition
 from holdfast.core.history import HistoryEvent, Payload, decode_event, payloads_of
 from holdfast.core.lifecycle import INSTANCE_FINAL, InstanceState
+from holdfast.core.versions import version_text
 from holdfast.storage.large_payloads import MARK
 from holdfast.storage.relational.raw_tables import (
     RawAttempt,
@@ -35,6 +36,7 @@ from holdfast.storage.relational.raw_tables import (
     RawTurn,
     RawUpdate,
 )
+from holdfast.storage.versions import read_version
 
 _S = InstanceState
 CLAIMABLE: Final = frozenset({_S.REQUESTED, _S.RUNNING, _S.CANCEL_REQUESTED})
@@ -194,6 +196,7 @@ def _check_last(
     yield from payloads.check(input_payload(row.input), "its input")
     yield from _check_inputs(last.attempts, payloads)
     yield from check_attempts(last.attempts, reading, pending_of(inbox), payloads, is_open=tables.is_open)
+    yield from _check_version(row, reading)
     yield from check_flow(row, reading, last.attempts, inbox, tables.definition)
     yield from _check_children(last, reading, inbox, is_active=tables.is_open)
     if tables.is_open:
@@ -264,6 +267,17 @@ def _check_end(tables: InstanceTables, reading: HistoryReading) -> Iterator[Find
         yield Rule.TERMINAL_LAST, f"it is {row.state}, but its history ends otherwise"
     else:
         yield from _check_outcome(row, reading.terminal, tables.payloads)
+
+
+def _check_version(row: RawInstance, reading: HistoryReading) -> Iterator[Finding]:
+    """An execution that has taken a turn runs on the version that this turn recorded."""
+    version = read_version(row.version)
+    recorded = "" if reading.started is None else reading.started.version
+    if version is None:
+        if row.turn > 0 and not isinstance(reading.terminal, ev.FROM_OUTSIDE):
+            yield Rule.VERSION_KEPT, "its code has taken a turn, and no version is chosen"
+    elif reading.started is not None and version != recorded:
+        yield Rule.VERSION_KEPT, f"it has {version_text(version)}, and its history {version_text(recorded)}"
 
 
 def _check_outcome(row: RawInstance, terminal: Terminal, payloads: Payloads) -> Iterator[Finding]:

@@ -18,7 +18,7 @@ from holdfast.cli.exits import EXIT_INTERRUPTED
 from holdfast.cli.signals import EarlySignals, Signals, StoppedEarly, end_process, stopping_early
 from holdfast.cli.store_option import StoreName, store_path
 from holdfast.client.client import Client, connect
-from holdfast.client.embedded_worker import DEFAULT_MAX_ACTIVITIES, checked_loop_timeout_ms
+from holdfast.client.embedded_worker import DEFAULT_MAX_ACTIVITIES, checked_build, checked_loop_timeout_ms
 from holdfast.client.worker import Worker
 from holdfast.compose import display_name
 from holdfast.core.leases import LOOP_TIMEOUT_MS, WORKER_LEASE_MS
@@ -53,6 +53,7 @@ class WorkerRequest:
     detect_local_deaths: bool
     payload_limit: int
     metrics: "ListenAddress | None"
+    build: str
     otel: "Providers | None"
 
 
@@ -66,6 +67,7 @@ def worker(
     drain_timeout: float = DRAIN_SECONDS,
     same_host: bool = True,
     metrics: str | None = None,
+    build: str | None = None,
     otel: bool = False,
     payload_limit: int = PAYLOAD_LIMIT_BYTES,
     store: str | None = None,
@@ -90,6 +92,7 @@ def worker(
                     payload_limit, "--payload-limit", least=LEAST_PAYLOAD_LIMIT_BYTES, most=MOST_PAYLOAD_LIMIT_BYTES
                 ),
                 None if metrics is None else _metrics_address(metrics),
+                checked_build(build) or registry.build,
                 providers,
             )
             early.keep()
@@ -173,6 +176,7 @@ async def _serve(request: WorkerRequest, signals: Signals) -> None:
             max_activities=request.concurrency,
             lease=request.lease_seconds,
             loop_timeout=request.loop_timeout_seconds,
+            build=request.build,
             tracing=None if request.otel is None else request.otel.tracer,
             metrics=None if request.otel is None else request.otel.meter,
         )
@@ -205,7 +209,7 @@ def _headline(running: Worker, request: WorkerRequest) -> str:
     code = f"{count_text(len(registry.workflows), 'workflow')}, {count_text(len(registry.activities), 'activity')}"
     return (
         f"worker {running.key} serves {safe(', '.join(request.queues))} in {safe(display_name(request.path))}: "
-        f"{code}, {request.concurrency} at once, lease {request.lease_seconds:g} s"
+        f"{code}, {request.concurrency} at once, lease {request.lease_seconds:g} s, build {safe(request.build)}"
     )
 
 

@@ -26,7 +26,8 @@ class Worker:
     activities at once, and keeps at most `cache_size` instances in memory. Other workers take over its work when its
     `lease`, in seconds, expires without a heartbeat, or when its event loop has not run for `loop_timeout` seconds.
     The default of `payload_limit` is that of the client. A client has at most one worker at a time.
-    `launchers`, by queue, start programs for external activities (`hf.Launcher`).
+    `launchers`, by queue, start programs for external activities (`hf.Launcher`). `build` names the build of the code,
+    as for `hf.Engine`.
     `tracing` and `metrics` are as for `Engine`, and apply to the client as well.
     """
 
@@ -45,6 +46,7 @@ class Worker:
         loop_timeout: Duration | None = LOOP_TIMEOUT_MS / 1000,
         payload_limit: int | None = None,
         launchers: Mapping[str, Launcher] | None = None,
+        build: str | None = None,
         tracing: Tracing = None,
         metrics: Metrics = None,
     ) -> None:
@@ -62,6 +64,7 @@ class Worker:
             loop_timeout=loop_timeout,
             payload_limit=payload_limit,
             launchers=launchers,
+            build=build,
         )
         if not self._registry.workflows and not self._registry.activities:
             raise UsageError(

@@ -151,7 +151,7 @@ class SpanWriter:
         trace_id: int = 0,
     ) -> Span:
         """A span with a given id, or with a random one if that is 0. `trace_id` is that of a span without a parent."""
-        given = {key: value for key, value in attributes.items() if value != ""}
+        given = {key: value for key, value in attributes.items() if value not in ("", None)}
         context = Context()
         if parent is not None:
             context = set_span_in_context(NonRecordingSpan(span_context(parent)), context)

@@ -21,6 +21,7 @@ from holdfast.storage.members.instances import (
     Release,
     RetryBlocked,
     SaveFlow,
+    SetAttributes,
     SetDeadline,
     Start,
     Terminate,
@@ -54,6 +55,7 @@ Member = (
     | Expire
     | CloseChildren
     | SaveFlow
+    | SetAttributes
     | Watch
     | LiftNumbers
     | RestoreInstances

@@ -3,6 +3,7 @@
 from typing import Final, NamedTuple
 
 from holdfast.core.admission import EventVerdict
+from holdfast.core.attributes import MOST_ATTRIBUTES, StoredAttribute
 from holdfast.core.deadlines import DeadlineVerdict
 from holdfast.core.lifecycle import AttemptState, InstanceState
 from holdfast.storage.members.messages import QueryRow
@@ -95,6 +96,17 @@ class RetriedInstance(Record, frozen=True):
         return self.instance.state is InstanceState.BLOCKED
 
 
+class ChangedAttributes(Record, frozen=True):
+    """The instance as it was found, with the attributes that it would have. More than are allowed change nothing."""
+
+    instance: InstanceRecord
+    attributes: dict[str, StoredAttribute]
+
+    @property
+    def was_changed(self) -> bool:
+        return len(self.attributes) <= MOST_ATTRIBUTES
+
+
 class ClaimedInstances(Record, frozen=True):
     """Instances that are now in the claimer's name."""
 
@@ -174,6 +186,7 @@ Outcome = (
     | StartedInstance
     | TerminatedInstance
     | RetriedInstance
+    | ChangedAttributes
     | ClaimedInstances
     | ClaimedAttempts
     | QueuedAttempts

@@ -29,6 +29,7 @@ from holdfast.storage.members.instances import (
     Release,
     RetryBlocked,
     SaveFlow,
+    SetAttributes,
     SetDeadline,
     Start,
     Terminate,
@@ -100,7 +101,7 @@ def _note(named: LockSet, member: Member) -> None:
             named.numbers.add(member.number)
         case Expire() | CloseChildren():
             _note_target(named, "", member.number, may_end=True)
-        case Terminate() | RetryBlocked():
+        case Terminate() | RetryBlocked() | SetAttributes():
             _note_target(named, member.id, member.number, may_end=isinstance(member, Terminate))
         case Deliver():
             _note_message(named, member)
