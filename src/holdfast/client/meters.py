@@ -27,7 +27,8 @@ def meter(session: StoreSession, local: EmbeddedWorker, metrics: Metrics) -> Non
         from holdfast.runtime.meters import MeteredCounts  # noqa: PLC0415
     except ImportError as error:
         raise UsageError(f"metrics needs opentelemetry-api: pip install 'holdfast[otel]' ({error})") from error
-    provider: object = get_meter_provider() if metrics is True else metrics
+    given: object = metrics
+    provider = get_meter_provider() if given is True else given
     if not isinstance(provider, MeterProvider):
         raise UsageError(f"metrics takes True or an OpenTelemetry MeterProvider, not {metrics!r}")
     counts = MeteredCounts(provider.get_meter("holdfast", __version__), precise_seconds, session.store.now_ms)
