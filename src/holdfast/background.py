@@ -46,6 +46,8 @@ class Duty(StrEnum):
     """Commits groups."""
     RESULTS = "holdfast-results"
     """Polls for the results that a client waits for."""
+    TRACES = "holdfast-traces"
+    """Reads the histories of instances that were closed without their code, for their spans."""
     METRICS = "holdfast-metrics"
     """Serves the metrics and probes of a worker."""
     CHANGES = "holdfast-changes"

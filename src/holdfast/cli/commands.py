@@ -377,6 +377,12 @@ holdfast attributes order-7 'tags=["vip","late"]' --delete ticket""",
             metavar="NAME",
             help="The name of the build of the code, such as a commit. Default: HOLDFAST_BUILD, or a hash of the code.",
         ),
+        option(
+            "--otel",
+            is_flag=True,
+            help="Write OpenTelemetry spans and metrics, as the variables OTEL_* say. Needs holdfast[otel], "
+            "opentelemetry-sdk and an exporter.",
+        ),
         PAYLOAD_LIMIT,
         STORE,
         details="At SIGTERM or Ctrl-C the worker claims nothing more and waits for its running activities. A second "

@@ -129,6 +129,35 @@ class InstanceCalls:
 
         `trace`: the same commit writes a request in the state TRACE (C3).
         """
+        with self.session.spans.sending("start", call.name, instance_id) as context:
+            return await self._start(
+                call,
+                instance_id,
+                policy=policy,
+                event=event,
+                deadline=deadline,
+                is_named=is_named,
+                start_at=start_at,
+                trace=trace,
+                attributes=attributes,
+                context=context,
+            )
+
+    async def _start(
+        self,
+        call: WorkflowCall,
+        instance_id: InstanceId,
+        *,
+        policy: IdPolicyOption,
+        event: NamedEvent | None,
+        deadline: Deadline | None,
+        is_named: bool,
+        start_at: StartTime | None,
+        trace: bool,
+        attributes: Mapping[str, AttributeValue] | None,
+        context: str,
+    ) -> StartedInstance:
+        """`context` is the trace context of the start (M4)."""
         session = self.session
         start_at_ms = checked_start_ms(start_at, session.store.now_ms())
         session.payload_limit.checked(call.encoded, f"{call.name}(): the payload of the arguments")
@@ -143,6 +172,7 @@ class InstanceCalls:
             input=Payload(msgspec.Raw(call.encoded)),
             flow="" if call.flow is None else await self.local.save_flow(call.flow),
             attributes=stored or None,
+            trace=context,
         )
         start = Start(
             id=instance_id,
@@ -151,7 +181,7 @@ class InstanceCalls:
             input=call.encoded,
             input_hash=input_hash(call.encoded),
             policy=parse_enum(IdPolicy, policy, "policy for ids"),
-            mail=None if event is None else self._event(instance_id, None, *named_value(event), None),
+            mail=None if event is None else self._event(instance_id, *named_value(event), context=context),
             deadline=deadline,
             key=None if call.flow is None else call.flow.first_key,
             start_at_ms=start_at_ms,
@@ -378,25 +408,30 @@ class InstanceCalls:
     ) -> bool:
         """See `Handle.raise_event`."""
         self.session.check_usable()
-        message = self._event(instance_id, number, event, value, message_id)
-        outcome = await self.local.send(message)
-        if isinstance(outcome, Applied):
-            return True  # committed with the turn that took it
-        return was_delivered(instance_id, self.local.delivered(message, outcome), message)
+        name = event.name if isinstance(event, Event) else event
+        with self.session.spans.sending("event", name, instance_id) as context:
+            message = self._event(instance_id, event, value, number=number, message_id=message_id, context=context)
+            outcome = await self.local.send(message)
+            if isinstance(outcome, Applied):
+                return True  # committed with the turn that took it
+            return was_delivered(instance_id, self.local.delivered(message, outcome), message)
 
     def _event(
         self,
         instance_id: InstanceId,
-        number: InstanceNumber | None,
         event: str | Event[Any],
         value: Any,
-        message_id: str | None,
+        *,
+        number: InstanceNumber | None = None,
+        message_id: str | None = None,
+        context: str,
     ) -> Deliver:
         name, data = encoded_event(event, value)
         self.session.payload_limit.checked(data, f"the value of event {name!r}", value=value)
         unique = "" if message_id is None else checked_name(message_id, "a message")
         time_ms = self.session.store.now_ms()
-        received = EventReceived(time_ms=time_ms, name=name, value=Payload(msgspec.Raw(data)), id=unique)
+        value_stored = Payload(msgspec.Raw(data))
+        received = EventReceived(time_ms=time_ms, name=name, value=value_stored, id=unique, trace=context)
         return Deliver(id=instance_id, number=number, event=received, message_id=unique)
 
 

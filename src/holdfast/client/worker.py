@@ -12,6 +12,8 @@ from holdfast.authoring.validation import Duration, checked_duration_ms
 from holdfast.authoring.workflow import AnyWorkflow
 from holdfast.client.client import Client
 from holdfast.client.embedded_worker import DEFAULT_MAX_ACTIVITIES, worker_options
+from holdfast.client.meters import Metrics, meter
+from holdfast.client.tracing import Tracing, trace
 from holdfast.core.leases import LOOP_TIMEOUT_MS, WORKER_LEASE_MS
 from holdfast.errors import UsageError
 from holdfast.runtime.worker import DEFAULT_CACHE_SIZE, WorkerRuntime
@@ -26,6 +28,7 @@ class Worker:
     The default of `payload_limit` is that of the client. A client has at most one worker at a time.
     `launchers`, by queue, start programs for external activities (`hf.Launcher`). `build` names the build of the code,
     as for `hf.Engine`.
+    `tracing` and `metrics` are as for `Engine`, and apply to the client as well.
     """
 
     def __init__(
@@ -44,6 +47,8 @@ class Worker:
         payload_limit: int | None = None,
         launchers: Mapping[str, Launcher] | None = None,
         build: str | None = None,
+        tracing: Tracing = None,
+        metrics: Metrics = None,
     ) -> None:
         if not _is_client(client):
             raise UsageError(f"a worker needs a client: await hf.connect(...), not {client!r}")
@@ -65,6 +70,8 @@ class Worker:
             raise UsageError(
                 "a worker needs something to run: modules=[...], workflows=[...], activities=[...] or flows=[...]"
             )
+        trace(self._session, tracing)
+        meter(self._session, self._local, metrics)
         self._runtime: WorkerRuntime | None = None
         self._leaving = asyncio.Event()
         self._stopping = asyncio.Event()

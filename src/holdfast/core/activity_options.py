@@ -151,6 +151,8 @@ class ActivityOptions(msgspec.Struct, frozen=True):
     external: ExternalOptions | None = None
     prepares: bool = False
     """Its attempts are PREPARING while the function of `prepare=` runs."""
+    trace: str | msgspec.UnsetType = msgspec.UNSET
+    """The trace context of the execution that scheduled the attempt; not stored if it is not traced (M4)."""
 
     def expires_at_ready_ms(self, *, scheduled_at_ms: int, available_at_ms: int) -> int | None:
         """A5: the time at which a queued attempt expires. The delay of a retry does not count as waiting."""
@@ -195,6 +197,11 @@ _decoder: Final = msgspec.json.Decoder(ActivityOptions)
 def encode_options(options: ActivityOptions) -> bytes:
     """The options as they are stored with an attempt."""
     return _encoder.encode(options)
+
+
+def with_trace(encoded: bytes, trace: str) -> bytes:
+    """Encoded options without a trace context, with this one."""
+    return b'%s,"trace":%s}' % (encoded[:-1], _encoder.encode(trace))
 
 
 def decode_options(data: bytes) -> ActivityOptions:

@@ -81,6 +81,8 @@ class Started(HistoryEventBase, frozen=True, tag="started"):
     """The largest payload in bytes that this execution may produce; 0 if an older release started it."""
     attributes: dict[str, StoredAttribute] | None = None
     """The attributes with which it begins: those of the start, or of the execution before this one (F2)."""
+    trace: str = ""
+    """The trace context of the start (`core.trace_context`); empty if it was not traced (M4)."""
 
 
 class ActivityCompleted(HistoryEventBase, frozen=True, tag="activity_completed"):
@@ -123,6 +125,8 @@ class EventReceived(HistoryEventBase, frozen=True, tag="event_received"):
     id: str = ""
     at_end: bool = False
     """It was in the inbox when the main function ended, and was applied before its tasks were cancelled (G14)."""
+    trace: str = ""
+    """The trace context of its sender."""
 
 
 class CancelRequested(HistoryEventBase, frozen=True, tag="cancel_requested"):
@@ -221,6 +225,8 @@ class UpdateAccepted(HistoryEventBase, frozen=True, tag="update_accepted"):
     name: str
     input: Payload
     at_end: bool = False
+    """As in `EventReceived`."""
+    trace: str = ""
     """As in `EventReceived`."""
 
 

@@ -94,6 +94,7 @@ class WorkflowRun:
         "_streams",
         "_updates",
         "activities",
+        "began_at_ms",
         "context",
         "depth",
         "identity",
@@ -101,6 +102,7 @@ class WorkflowRun:
         "is_end_deferred",
         "parent",
         "seed",
+        "trace",
         "version",
     )
 
@@ -124,6 +126,8 @@ class WorkflowRun:
         self.parent = ""
         self.depth = 0
         self.seed = 0
+        self.trace = ""
+        self.began_at_ms = 0
         self._code = code
         self._new_deadline = new_deadline
         self._main: asyncio.Task[Any] | None = None
@@ -479,6 +483,8 @@ class WorkflowRun:
         self.seed = started.seed
         self.parent = started.parent
         self.depth = started.depth
+        self.trace = started.trace
+        self.began_at_ms = started.time_ms
         if started.kept:
             self.state.restore(started.kept)
         if started.attributes:

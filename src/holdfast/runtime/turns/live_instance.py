@@ -122,6 +122,7 @@ class LiveInstance:
         "last_row",
         "leftover_events",
         "number",
+        "observed",
         "queue",
         "run",
         "stamp_ms",
@@ -152,6 +153,8 @@ class LiveInstance:
         self.turn = turn
         self.stamp_ms = stamp_ms
         self.run = run
+        self.observed: object = None
+        """What an observer keeps, see `ObservedInstance`."""
         self.has_uncommitted_turn = False
         self.leftover_events: Sequence[UnstoredEvent] = ()
         """Events that the current turn does not apply: they are committed alone, with those behind them (G10)."""

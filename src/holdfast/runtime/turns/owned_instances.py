@@ -155,7 +155,7 @@ class OwnedInstances:
             self.block_for(live, error)
             return None
         if observer is not None and loaded.history:
-            observer.replayed(live.workflow, observer.clock() - began)
+            observer.replayed(live, loaded.history, observer.clock() - began)
         live.timers = {timer.timer: timer.due_at_ms for timer in loaded.timers}
         return live if self.enqueue(live, loaded.inbox, loaded.attempts) else None
 
