@@ -12,6 +12,7 @@ import msgspec
 from tests.stores import memory_attempts as attempts
 from tests.stores import memory_endings as endings
 from tests.stores import memory_instances as instances
+from tests.stores import memory_pauses as pauses
 from tests.stores import memory_restoring as restoring
 from tests.stores.filter_model import ModelInstance, matches
 from tests.stores.memory_tables import Commit, Instance, MemoryTables, Worker, as_record, instance_record
@@ -53,7 +54,9 @@ from holdfast.storage.members.instances import (
     ClaimInstances,
     CloseChildren,
     Expire,
+    Pause,
     Release,
+    Resume,
     RetryBlocked,
     SaveFlow,
     SetDeadline,
@@ -108,6 +111,8 @@ APPLY_BY_TYPE: Final[dict[type[Member], Callable[[MemoryTables, Any], Outcome]]]
     RunPrepared: attempts.apply_run_prepared,
     Release: instances.apply_release,
     RetryBlocked: instances.apply_retry_blocked,
+    Pause: pauses.apply_pause,
+    Resume: pauses.apply_resume,
     Block: instances.apply_block,
     HeartbeatAttempt: attempts.apply_heartbeat_attempt,
     MarkWorkerLost: attempts.apply_mark_worker_lost,
@@ -495,7 +500,7 @@ class MemoryStore(StoreDefaults):
 
     async def queues(self) -> list[QueueRow]:
         now_ms, rows = self.now_ms(), self.tables.attempts.values()
-        ready = [row for row in rows if row.state is AttemptState.READY]
+        ready = [row for row in rows if row.state is AttemptState.READY and not row.is_withheld]
         running = [row.queue for row in rows if row.owner is not None and row.closed_at_ms is None]
         found: list[QueueRow] = []
         for queue in sorted({*(row.queue for row in ready), *running}):
@@ -530,7 +535,7 @@ class MemoryStore(StoreDefaults):
             return min((at_ms for at_ms in times if at_ms is not None and at_ms > after_ms), default=None)
 
         attempts = self.tables.attempts.values()
-        ready = (row for row in attempts if row.state is AttemptState.READY)
+        ready = (row for row in attempts if row.state is AttemptState.READY and not row.is_withheld)
         deadlines = [at_ms for at_ms, _ in _open_deadlines(self.tables)]
         instances = self.tables.instances.values()
         return NextDue(
@@ -610,7 +615,7 @@ def _timers(tables: MemoryTables, number: InstanceNumber, execution: int) -> lis
 
 def _open_deadlines(tables: MemoryTables) -> Iterable[tuple[int, Instance]]:
     for row in tables.instances.values():
-        if row.deadline is not None and row.is_open:
+        if row.deadline is not None and row.deadline.expires_at_ms is not None and row.is_open:
             yield row.deadline.expires_at_ms, row
 
 

@@ -19,6 +19,7 @@ from typing import (
     Any,
     Final,
     Generic,
+    Literal,
     NamedTuple,
     ParamSpec,
     Protocol,
@@ -273,6 +274,17 @@ def _checked_retry(retry: object) -> Retry:
     return retry or Retry()
 
 
+OnExhausted = Literal["fail", "pause"]
+"""What happens when the retries of an activity are used up."""
+
+
+def checked_on_exhausted(chosen: object) -> bool:
+    """Whether the instance is paused when the retries are used up (R26)."""
+    if chosen not in ("fail", "pause"):
+        raise InvalidOption(f"on_exhausted must be 'fail' or 'pause', not {chosen!r}")
+    return chosen == "pause"
+
+
 def _external_options(claim_timeout: Duration | None, *, is_external: bool) -> ExternalOptions | None:
     timeout_ms = checked_timeout_ms(claim_timeout, "claim_timeout")
     if timeout_ms is not None and not is_external:
@@ -380,6 +392,7 @@ def activity(
     external: bool = False,
     claim_timeout: Duration | None = None,
     max_claims: int = DEFAULT_LEG1_LIMIT,
+    on_exhausted: OnExhausted = "fail",
 ) -> ActivityDecorator: ...
 def activity(
     fn: Callable[..., Any] | None = None,
@@ -400,6 +413,7 @@ def activity(
     external: bool = False,
     claim_timeout: Duration | None = None,
     max_claims: int = DEFAULT_LEG1_LIMIT,
+    on_exhausted: OnExhausted = "fail",
 ) -> Any:
     """Mark a function as an activity.
 
@@ -415,6 +429,9 @@ def activity(
     and reports, by rows (`activity_events`) or by ``holdfast activity``. `claim_timeout` (300 s) releases a claim that
     is silent before it runs; after `max_claims` claims the activity fails with `hf.ClaimsExhausted`. With the result
     ``AsyncIterator[T]`` the executor sends values as responses.
+
+    With ``on_exhausted="pause"`` the instance is PAUSED when the retries are used up, instead of receiving the failure:
+    `Handle.resume` tries again with a fresh budget, and ``resume(fail=True)`` lets the failure through.
     """
     checked_bool(process, "process")
     checked_bool(resumable, "resumable")
@@ -431,6 +448,7 @@ def activity(
         prepares=prepare is not None,
         max_claims=checked_integer(max_claims, "max_claims", least=1, most=MAX_LEG1_ENTRIES),
         external=_external_options(claim_timeout, is_external=external),
+        pauses=checked_on_exhausted(on_exhausted),
     )
 
     def mark(function: Callable[..., Any]) -> Activity[Any, Any]:

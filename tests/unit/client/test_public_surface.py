@@ -58,6 +58,8 @@ CAUGHT = {
     "InstanceConflict",
     "InstanceNotBlocked",
     "InstanceNotFound",
+    "InstanceNotPaused",
+    "InstanceNotRunning",
     "InvalidId",
     "MailboxFull",
     "PayloadError",

@@ -18,7 +18,9 @@ from holdfast.storage.members.instances import (
     ClaimInstances,
     CloseChildren,
     Expire,
+    Pause,
     Release,
+    Resume,
     RetryBlocked,
     SaveFlow,
     SetDeadline,
@@ -44,6 +46,8 @@ Member = (
     | RunPrepared
     | Release
     | RetryBlocked
+    | Pause
+    | Resume
     | Block
     | HeartbeatAttempt
     | MarkWorkerLost

@@ -5,6 +5,7 @@ from typing import Final, NamedTuple
 from holdfast.core.admission import EventVerdict
 from holdfast.core.deadlines import DeadlineVerdict
 from holdfast.core.lifecycle import AttemptState, InstanceState
+from holdfast.core.pauses import PauseVerdict, ResumeVerdict
 from holdfast.storage.members.messages import QueryRow
 from holdfast.storage.members.row_handling import HandledReport, HandledRequest
 from holdfast.storage.records import (
@@ -95,6 +96,25 @@ class RetriedInstance(Record, frozen=True):
         return self.instance.state is InstanceState.BLOCKED
 
 
+class PausedInstance(Record, frozen=True):
+    """The verdict on a request to pause, and the instance as it was before."""
+
+    instance: InstanceRecord
+    verdict: PauseVerdict
+
+
+class ResumedInstance(Record, frozen=True):
+    """The verdict on a request to resume, and the instance as it was before."""
+
+    instance: InstanceRecord
+    verdict: ResumeVerdict
+    has_ended: bool = False
+    """Its deadline had passed before it began: it has FAILED (R25)."""
+    ended: tuple[EndedInstance, ...] = ()
+    queues: tuple[str, ...] = ()
+    """The queues with attempts that are available again."""
+
+
 class ClaimedInstances(Record, frozen=True):
     """Instances that are now in the claimer's name."""
 
@@ -174,6 +194,8 @@ Outcome = (
     | StartedInstance
     | TerminatedInstance
     | RetriedInstance
+    | PausedInstance
+    | ResumedInstance
     | ClaimedInstances
     | ClaimedAttempts
     | QueuedAttempts
