@@ -16,6 +16,7 @@ from holdfast.audit.children import STATES, check_children
 from holdfast.audit.flows import check_flow
 from holdfast.audit.histories import HistoryReading, Terminal, read_history
 from holdfast.audit.offers import check_offers
+from holdfast.audit.pauses import check_pause
 from holdfast.audit.payloads import Payloads, input_payload
 from holdfast.audit.problems import Finding, Rule
 from holdfast.audit.updates import RecordedUpdates, check_updates
@@ -194,6 +195,7 @@ def _check_last(
     yield from payloads.check(input_payload(row.input), "its input")
     yield from _check_inputs(last.attempts, payloads)
     yield from check_attempts(last.attempts, reading, pending_of(inbox), payloads, is_open=tables.is_open)
+    yield from check_pause(row, last.attempts)
     yield from check_flow(row, reading, last.attempts, inbox, tables.definition)
     yield from _check_children(last, reading, inbox, is_active=tables.is_open)
     if tables.is_open:
@@ -294,7 +296,8 @@ def _check_deadline(row: RawInstance, expiries: Iterable[ev.DeadlinePassed | ev.
     """`expiries`: the effects of the deadline in the history and in the inbox."""
     at_ms = row.deadline_at_ms
     expires_ms = row.expires_at_ms
-    if (at_ms is None) != (expires_ms is None) or (at_ms is not None and row.grace_ms is None):
+    is_held = row.state == _S.PAUSED and expires_ms is None  # it passed during the pause (R25)
+    if ((at_ms is None) != (expires_ms is None) and not is_held) or (at_ms is not None and row.grace_ms is None):
         yield Rule.DEADLINE_KEPT, f"its deadline is {at_ms}, its grace {row.grace_ms}, and it is due at {expires_ms}"
     elif at_ms is not None and expires_ms is not None and not row.created_at_ms < at_ms <= expires_ms:
         text = f"it was created at {row.created_at_ms}, its deadline is {at_ms}, and it is due at {expires_ms}"
