@@ -34,6 +34,7 @@ from holdfast.errors import ClientClosed, StoreError
 from holdfast.storage.contract import (
     COMMITS_KEPT_MS,
     COUNTS,
+    PAUSE,
     RESTORE,
     SEARCH,
     TOMBSTONES_KEPT_MS,
@@ -136,7 +137,7 @@ APPLY_BY_TYPE: Final[dict[type[Member], Callable[[MemoryTables, Any], Outcome]]]
 class MemoryStore(StoreDefaults):
     """Implements `Store` and `SearchStore`. What is about files it leaves to `StoreDefaults`."""
 
-    capabilities = frozenset({SEARCH, RESTORE, COUNTS})
+    capabilities = frozenset({SEARCH, PAUSE, RESTORE, COUNTS})
 
     def __init__(self, clock: Callable[[], int], tables: MemoryTables | None = None) -> None:
         self._clock = clock

@@ -11,6 +11,7 @@ from typing import Final
 from holdfast.authoring.validation import Duration, checked_bool, checked_reason, checked_timeout_ms
 from holdfast.client.embedded_worker import EmbeddedWorker
 from holdfast.client.views.instances import NEWEST
+from holdfast.compose import check_pauses
 from holdfast.core.lifecycle import INSTANCE_FINAL, InstanceState
 from holdfast.core.pauses import PauseVerdict, ResumeVerdict
 from holdfast.errors import (
@@ -43,6 +44,7 @@ class PauseCalls:
     ) -> None:
         """See `Handle.pause`."""
         self._session.check_usable()
+        check_pauses(self._session.store)
         checked_bool(family, "family")
         why = checked_reason(reason)
         outcome = await self._pause(instance_id, number, why)
@@ -70,6 +72,7 @@ class PauseCalls:
     ) -> None:
         """See `Handle.resume`."""
         self._session.check_usable()
+        check_pauses(self._session.store)
         checked_bool(fail, "fail")
         extend_ms = checked_timeout_ms(extend, "extend") or 0
         if checked_bool(family, "family"):

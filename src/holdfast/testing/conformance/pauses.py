@@ -1,7 +1,11 @@
 """Rules of pauses: no turn is committed and no attempt is claimed while an instance is PAUSED (R20-R27)."""
 
+from collections.abc import Awaitable, Callable
+from unittest import SkipTest
+
 import msgspec
 
+from holdfast.compose import capabilities_of
 from holdfast.core.activity_options import ActivityOptions, RetryPolicy, encode_options
 from holdfast.core.deadlines import DeadlineVerdict
 from holdfast.core.history import ActivityFailed, CancelRequested, decode_event
@@ -10,6 +14,7 @@ from holdfast.core.lifecycle import AttemptEvent, AttemptState, InstanceState
 from holdfast.core.pauses import PauseVerdict, ResumeVerdict, original_ms
 from holdfast.payloads.failures import Failure
 from holdfast.storage.attempt_endings import end_by_failure
+from holdfast.storage.contract import PAUSE
 from holdfast.storage.members.attempts import ClaimAttempts, OpenNextAttempt
 from holdfast.storage.members.instances import Block, ClaimInstances, Expire, Pause, Release, Resume, Terminate
 from holdfast.storage.members.outcomes import (
@@ -92,7 +97,15 @@ async def attempt(bench: Bench, record: InstanceRecord, activity: int, number: i
 
 
 class PauseRules(Rules):
-    """R20-R27, as far as a store decides them."""
+    """R20-R27, as far as a store with the capability `PAUSE` decides them."""
+
+    def _on_pausing(self, case: Callable[[Bench], Awaitable[None]]) -> None:
+        async def capable(bench: Bench) -> None:
+            if PAUSE not in capabilities_of(bench.store):
+                raise SkipTest(f"the store does not declare {PAUSE!r}")
+            await case(bench)
+
+        self.on_bench(capable)
 
     def test_R20_a_pause_rejects_the_turn_that_is_under_way_and_no_worker_claims_the_instance(self) -> None:
         async def case(bench: Bench) -> None:
@@ -111,7 +124,7 @@ class PauseRules(Rules):
             check(await pause(bench, record, "another") is PauseVerdict.SAME)
             check(await bench.instance("a") == paused, "a second pause changed it")
 
-        self.on_bench(case)
+        self._on_pausing(case)
 
     def test_R20_results_wait_in_the_inbox_and_wake_nobody(self) -> None:
         async def case(bench: Bench) -> None:
@@ -126,7 +139,7 @@ class PauseRules(Rules):
             outcome = await bench.one(CLAIM_INSTANCES)
             check(isinstance(outcome, ClaimedInstances) and [one.id for one in outcome.instances] == ["a"])
 
-        self.on_bench(case)
+        self._on_pausing(case)
 
     def test_R20_a_rejected_turn_leaves_its_results_in_the_inbox(self) -> None:
         async def case(bench: Bench) -> None:
@@ -136,7 +149,7 @@ class PauseRules(Rules):
             check(len(await bench.store.peek_inbox(record.number, 9)) == 1)
             check((await bench.instance("a")).claimable_at_ms is None)
 
-        self.on_bench(case)
+        self._on_pausing(case)
 
     def test_R21_attempts_that_wait_are_not_claimed_and_do_not_expire(self) -> None:
         async def case(bench: Bench) -> None:
@@ -168,7 +181,7 @@ class PauseRules(Rules):
             check([row.key.activity for row in await claimed(bench)] == [1, 2], "in the order in which they waited")
             check(since_ms < bench.clock.now_ms)
 
-        self.on_bench(case)
+        self._on_pausing(case)
 
     def test_R21_what_becomes_ready_during_the_pause_is_withheld(self) -> None:
         async def case(bench: Bench) -> None:
@@ -186,7 +199,7 @@ class PauseRules(Rules):
             await resume(bench, record)
             check([row.key.attempt for row in await claimed(bench)] == [2])
 
-        self.on_bench(case)
+        self._on_pausing(case)
 
     def test_R21_attempts_of_a_lost_worker_are_withheld(self) -> None:
         async def case(bench: Bench) -> None:
@@ -201,7 +214,7 @@ class PauseRules(Rules):
             await resume(bench, record)
             check(sorted(row.key.activity for row in await claimed(bench)) == [0, 1])
 
-        self.on_bench(case)
+        self._on_pausing(case)
 
     def test_R22_states_that_cannot_be_paused_or_resumed(self) -> None:
         async def case(bench: Bench) -> None:
@@ -220,7 +233,7 @@ class PauseRules(Rules):
             for member in (Pause(id=InstanceId("unknown")), Resume(id=InstanceId("unknown"))):
                 check(isinstance(await bench.one(member), Rejected))
 
-        self.on_bench(case)
+        self._on_pausing(case)
 
     def test_R23_an_instance_that_has_not_begun_returns_to_requested_or_is_cancelled_at_once(self) -> None:
         async def case(bench: Bench) -> None:
@@ -237,7 +250,7 @@ class PauseRules(Rules):
             ended = await bench.instance("b")
             check((ended.state, ended.paused_at_ms) == (InstanceState.CANCELLED, None))
 
-        self.on_bench(case)
+        self._on_pausing(case)
 
     def test_R23_a_cancel_ends_the_pause_and_makes_the_attempts_available(self) -> None:
         async def case(bench: Bench) -> None:
@@ -250,7 +263,7 @@ class PauseRules(Rules):
             check(now.claimable_at_ms == 0)
             check([row.key.activity for row in await claimed(bench)] == [1])
 
-        self.on_bench(case)
+        self._on_pausing(case)
 
     def test_R23_a_termination_of_a_paused_instance_leaves_nothing(self) -> None:
         async def case(bench: Bench) -> None:
@@ -261,7 +274,7 @@ class PauseRules(Rules):
             check((now.state, now.paused_at_ms) == (InstanceState.TERMINATED, None))
             check((await attempt(bench, record, 1)).state is AttemptState.CANCELLED)
 
-        self.on_bench(case)
+        self._on_pausing(case)
 
     def test_R25_nothing_is_done_at_the_deadline_and_the_resume_applies_it(self) -> None:
         async def case(bench: Bench) -> None:
@@ -283,7 +296,7 @@ class PauseRules(Rules):
             deadline = await bench.store.read_deadline(record.number)
             check(deadline is not None and deadline.expires_at_ms == bench.clock.now_ms + LIMIT.grace_ms)
 
-        self.on_bench(case)
+        self._on_pausing(case)
 
     def test_R25_an_instance_that_has_not_begun_fails_at_the_resume(self) -> None:
         async def case(bench: Bench) -> None:
@@ -295,7 +308,7 @@ class PauseRules(Rules):
             check(isinstance(outcome, ResumedInstance) and outcome.has_ended)
             check((await bench.instance("a")).state is InstanceState.FAILED)
 
-        self.on_bench(case)
+        self._on_pausing(case)
 
     def test_R25_an_extension_moves_the_deadline(self) -> None:
         async def case(bench: Bench) -> None:
@@ -312,7 +325,7 @@ class PauseRules(Rules):
             check(await resume(bench, free, extend_ms=1) is ResumeVerdict.NO_DEADLINE)
             check((await bench.instance("free")).state is InstanceState.PAUSED)
 
-        self.on_bench(case)
+        self._on_pausing(case)
 
     def test_R26_used_up_retries_pause_the_instance_and_a_resume_tries_again(self) -> None:
         async def case(bench: Bench) -> None:
@@ -330,7 +343,7 @@ class PauseRules(Rules):
             check(await pause(bench, record) is PauseVerdict.PAUSE)
             check(await resume(bench, record, fail=True) is ResumeVerdict.NOTHING_EXHAUSTED)
 
-        self.on_bench(case)
+        self._on_pausing(case)
 
     def test_R27_a_resume_lets_the_failure_through(self) -> None:
         async def case(bench: Bench) -> None:
@@ -344,7 +357,7 @@ class PauseRules(Rules):
             now = await bench.instance("a")
             check((now.state, now.claimable_at_ms) == (InstanceState.RUNNING, 0))
 
-        self.on_bench(case)
+        self._on_pausing(case)
 
     def test_R27_a_cancel_lets_the_failure_through_behind_it(self) -> None:
         async def case(bench: Bench) -> None:
@@ -354,7 +367,7 @@ class PauseRules(Rules):
             check([type(event) for event in events] == [CancelRequested, ActivityFailed])
             check(await claimed(bench) == [])
 
-        self.on_bench(case)
+        self._on_pausing(case)
 
     def test_R26_an_instance_that_cannot_be_paused_gets_the_failure(self) -> None:
         async def case(bench: Bench) -> None:
@@ -369,7 +382,7 @@ class PauseRules(Rules):
             events = [decode_event(row.event) for row in await bench.store.peek_inbox(record.number, 9)]
             check([type(event) for event in events] == [CancelRequested, ActivityFailed])
 
-        self.on_bench(case)
+        self._on_pausing(case)
 
     async def _exhausted(self, bench: Bench) -> InstanceRecord:
         """An instance that is PAUSED, because activity 1 has used up its retries."""
