@@ -10,7 +10,8 @@ from tests.scenarios.support import check_tables, engine_of, rows, together, unt
 
 import holdfast as hf
 from holdfast.audit.auditor import audit
-from holdfast.errors import InvalidOption, UsageError
+from holdfast.errors import InvalidOption, ReleaseTooOld, UsageError
+from holdfast.storage.relational.statements import check_release, files_of
 
 seen: dict[str, Any] = {}
 gate = asyncio.Event()
@@ -472,5 +473,23 @@ def test_R20_a_turn_of_a_stale_worker_is_rejected_after_the_pause_and_the_resume
                 await handle.raise_event("go", "on")
                 assert await handle.result(timeout=10) == ["1", "b", "on"]
         checked(path)
+
+    together(scenario())
+
+
+def test_R29_an_older_release_does_not_open_the_store(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        path = tmp_path / "it.db"
+        async with engine_of(path, steps, quick):
+            pass
+        if are_files():
+            newest = max(number for (number,) in rows(path, "SELECT oldest FROM migrations"))
+            with pytest.raises(ReleaseTooOld):
+                check_release(path, found=newest, oldest=newest, newest=newest - 1)
+            assert any(
+                "pause" in name
+                for name, _ in files_of("holdfast.storage.sqlite", "migrations")
+                if int(name[:4]) == newest
+            )
 
     together(scenario())

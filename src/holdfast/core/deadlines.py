@@ -56,9 +56,10 @@ AT_DEADLINE: Final[Mapping[InstanceState, DeadlineVerdict]] = MappingProxyType(
 _WAY_TO_FAILED: Final[Mapping[InstanceState, tuple[InstanceEvent, ...]]] = MappingProxyType(
     {
         _I.REQUESTED: (InstanceEvent.START, InstanceEvent.FAIL),
+        _I.PAUSED: (InstanceEvent.RESUME, InstanceEvent.FAIL),
     }
 )
-"""A9 has no edge from this state to FAILED: it passes through RUNNING, in one commit."""
+"""A9 has no edge from these to FAILED: they pass through RUNNING, in one commit."""
 
 
 def at_deadline(state: InstanceState | str, *, grace_ms: int, is_grace_over: bool) -> DeadlineVerdict:

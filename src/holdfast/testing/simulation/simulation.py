@@ -203,8 +203,9 @@ class SimulationReport:
     results: dict[str, Any] = field(default_factory=dict[str, Any])
     crashes: int = 0
     replaced: int = 0
-    pauses: int = 0
     """Starts that replaced an instance with the same id."""
+    pauses: int = 0
+    """Pauses that held until their resume."""
     drains: int = 0
     """Clean shutdowns of workers."""
     commits: int = 0
