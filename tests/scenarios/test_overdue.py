@@ -78,7 +78,7 @@ def test_A9_R25_what_is_paused_is_asked_at_its_resume_and_ends(tmp_path: Path) -
             await handle.pause()
         make_due(path)
         async with engine_of(path, *ALL) as engine:
-            await asyncio.sleep(0.2)
+            await until(lambda: rows(path, "SELECT 1 FROM instances WHERE expires_at_ms IS NULL"))
             assert (await engine.get("it").describe()).state == "PAUSED"
             await engine.get("it").resume()
             assert "grace" not in str(await failure_of(engine.get("it"), 20))

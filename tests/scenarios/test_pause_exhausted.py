@@ -222,7 +222,7 @@ def test_R26_a_node_of_a_flow_sets_the_option(tmp_path: Path) -> None:
     async def scenario() -> None:
         path = tmp_path / "it.db"
         text = (
-            "activities:\n  begin: {trigger: true}\n"
+            "flow: graph\nactivities:\n  begin: {trigger: true}\n"
             "  try: {run: plain, after: begin, on_exhausted: pause, retry: {attempts: 1}}\n"
         )
         flow = hf.Flow.parse(text, name="graph.yaml")

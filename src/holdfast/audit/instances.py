@@ -16,14 +16,14 @@ from holdfast.audit.children import STATES, check_children
 from holdfast.audit.flows import check_flow
 from holdfast.audit.histories import HistoryReading, Terminal, read_history
 from holdfast.audit.offers import check_offers
-from holdfast.audit.pauses import check_pause
 from holdfast.audit.payloads import Payloads, input_payload
 from holdfast.audit.problems import Finding, Rule
 from holdfast.audit.updates import RecordedUpdates, check_updates
 from holdfast.core import history as ev
 from holdfast.core.flow.definition import FlowDefinition
 from holdfast.core.history import HistoryEvent, Payload, decode_event, payloads_of
-from holdfast.core.lifecycle import INSTANCE_FINAL, InstanceState
+from holdfast.core.lifecycle import INSTANCE_FINAL, AttemptState, InstanceState
+from holdfast.core.pauses import is_withheld
 from holdfast.storage.large_payloads import MARK
 from holdfast.storage.relational.raw_tables import (
     RawAttempt,
@@ -40,6 +40,8 @@ from holdfast.storage.relational.raw_tables import (
 _S = InstanceState
 CLAIMABLE: Final = frozenset({_S.REQUESTED, _S.RUNNING, _S.CANCEL_REQUESTED})
 """G5: the states in which a worker may claim an instance."""
+BEFORE_PAUSE: Final = (_S.REQUESTED, _S.RUNNING)
+"""The states to which an instance returns (A9)."""
 ENDS: Final[Mapping[InstanceState, tuple[type[Terminal], ...]]] = {
     _S.COMPLETED: (ev.ExecutionCompleted,),
     _S.FAILED: (ev.ExecutionFailed, ev.DeadlinePassed),
@@ -195,7 +197,7 @@ def _check_last(
     yield from payloads.check(input_payload(row.input), "its input")
     yield from _check_inputs(last.attempts, payloads)
     yield from check_attempts(last.attempts, reading, pending_of(inbox), payloads, is_open=tables.is_open)
-    yield from check_pause(row, last.attempts)
+    yield from _check_pause(row, last.attempts)
     yield from check_flow(row, reading, last.attempts, inbox, tables.definition)
     yield from _check_children(last, reading, inbox, is_active=tables.is_open)
     if tables.is_open:
@@ -309,7 +311,25 @@ def _check_deadline(row: RawInstance, expiries: Iterable[ev.DeadlinePassed | ev.
             yield Rule.DEADLINE_KEPT, f"its deadline took effect {at_ms - event.time_ms} ms early"
 
 
-# ---------------------------------------------------------------- pending work and owners
+# ---------------------------------------------------------------- pauses, pending work and owners
+
+
+def _check_pause(row: RawInstance, attempts: Sequence[RawAttempt]) -> Iterator[Finding]:
+    """R20, R21: a PAUSED instance, and no other, has a time and a state to return to, and withholds READY attempts."""
+    is_paused = row.state == _S.PAUSED
+    if is_paused != (row.paused_at_ms is not None) or is_paused != (row.paused_from in BEFORE_PAUSE):
+        since = f"paused at {row.paused_at_ms} in the state {row.paused_from}"
+        yield Rule.PAUSE_HOLDS, f"it is {row.state}, and its row has: {since}"
+    for attempt in attempts:
+        if attempt.state != AttemptState.READY:
+            continue
+        withheld = is_withheld(attempt.available_at_ms)
+        if is_paused and not withheld:
+            yield Rule.PAUSE_HOLDS, f"it is PAUSED, and {shown(attempt)} can be claimed"
+        elif withheld and not is_paused:
+            yield Rule.PAUSE_HOLDS, f"it is {row.state}, and {shown(attempt)} is withheld for ever"
+        elif attempt.failure is not None and not withheld:
+            yield Rule.PAUSE_HOLDS, f"{shown(attempt)} is READY and has a failure"
 
 
 def _check_pending(tables: InstanceTables, attempts: Iterable[RawAttempt]) -> Iterator[Finding]:

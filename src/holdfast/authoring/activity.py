@@ -430,12 +430,10 @@ def activity(
     is silent before it runs; after `max_claims` claims the activity fails with `hf.ClaimsExhausted`. With the result
     ``AsyncIterator[T]`` the executor sends values as responses.
 
-    With ``on_exhausted="pause"`` the instance is PAUSED when the retries are used up, instead of receiving the failure:
-    `Handle.resume` tries again with a fresh budget, and ``resume(fail=True)`` lets the failure through.
+    With ``on_exhausted="pause"`` the instance is PAUSED when the retries are used up: `Handle.resume` tries again.
     """
-    checked_bool(process, "process")
-    checked_bool(resumable, "resumable")
-    checked_bool(external, "external")
+    for value, option in ((process, "process"), (resumable, "resumable"), (external, "external")):
+        checked_bool(value, option)
     options = ActivityOptions(
         queue=checked_name(queue, "a queue"),
         retry=_checked_retry(retry).policy(),

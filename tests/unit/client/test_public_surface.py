@@ -25,6 +25,8 @@ HANDLE = {
     "raise_event",
     "release",
     "result",
+    "pause",
+    "resume",
     "retry_blocked",
     "state",
     "terminate",

@@ -116,7 +116,7 @@ class PauseRules(Rules):
             check((paused.paused_at_ms, paused.owner) == (bench.clock.now_ms, None))
             check(isinstance(await bench.one(turn(record)), Rejected), "the fence has moved on")
             forged = msgspec.structs.replace(record, fence=paused.fence)
-            check(isinstance(await bench.one(turn(forged)), Rejected), "nobody owns it")
+            check(isinstance(await bench.one(turn(forged)), Rejected), "it has no owner")
             check(isinstance(await bench.one(Release(number=record.number, owner=ANNA, fence=record.fence)), Rejected))
             block = Block(number=record.number, owner=ANNA, fence=record.fence, reason="why", build="one")
             check(isinstance(await bench.one(block), Rejected))
@@ -126,7 +126,7 @@ class PauseRules(Rules):
 
         self._on_pausing(case)
 
-    def test_R20_results_wait_in_the_inbox_and_wake_nobody(self) -> None:
+    def test_R20_results_wait_in_the_inbox_and_wake_no_worker(self) -> None:
         async def case(bench: Bench) -> None:
             record = await bench.started("a")
             await pause(bench, record)
@@ -239,7 +239,8 @@ class PauseRules(Rules):
         async def case(bench: Bench) -> None:
             at_ms = bench.clock.now_ms + 1_000
             await bench.commit(start("a", start_at_ms=at_ms), start("b"))
-            later, other = await bench.instance("a"), await bench.instance("b")
+            later = await bench.instance("a")
+            other = await bench.instance("b")
             check(await pause(bench, later) is PauseVerdict.PAUSE and await pause(bench, other) is PauseVerdict.PAUSE)
             check(await bench.one(CLAIM_INSTANCES) == ClaimedInstances(instances=[]))
             check(await resume(bench, later) is ResumeVerdict.RESUME)
@@ -312,7 +313,8 @@ class PauseRules(Rules):
 
     def test_R25_an_extension_moves_the_deadline(self) -> None:
         async def case(bench: Bench) -> None:
-            record, free = await limited(bench), await bench.started("free")
+            record = await limited(bench)
+            free = await bench.started("free")
             at_ms = bench.clock.now_ms + LIMIT_MS
             await pause(bench, record)
             bench.clock.now_ms += 2 * LIMIT_MS
