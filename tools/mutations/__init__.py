@@ -21,6 +21,7 @@ from tools.mutations.metrics import METRICS
 from tools.mutations.mutant import Mutant
 from tools.mutations.open_contract import OPEN_CONTRACT
 from tools.mutations.optimistic import MANY_AT_ONCE
+from tools.mutations.pauses import PAUSING
 from tools.mutations.queries import ASKING
 from tools.mutations.requests_from_outside import FROM_OUTSIDE
 from tools.mutations.restoring import RESTORING
@@ -57,6 +58,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     + AUDITS
     + CONTRACT
     + FROM_OUTSIDE
+    + PAUSING
     + OPEN_CONTRACT
     + SHELL
     + FOUND
