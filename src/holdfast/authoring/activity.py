@@ -425,7 +425,6 @@ def activity(
     `async def` runs on the engine's event loop, `def` in a thread, with `process` in a process that ends with its
     parent. Time-outs: `start_to_close` bounds one attempt, `heartbeat` the time between two `hf.heartbeat` calls,
     `schedule_to_start` the wait for a worker, `schedule_to_close` all attempts together.
-
     A generator delivers each value that it yields, and a yield counts as a heartbeat. With `resumable` an attempt
     continues where the one before ended (`hf.activity_info().delivered`); without, the workflow receives
     `hf.StreamRestarted`. `prepare` is called before each body: its value is ``hf.activity_info().prepared`` there.
