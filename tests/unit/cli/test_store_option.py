@@ -139,6 +139,7 @@ EXISTING_STORE = [
     ["release", "x", "y"],
     ["cancel", "x"],
     ["resume", "x"],
+    ["pause", "x"],
     ["terminate", "x"],
     ["migrate"],
     ["backup", "x"],
