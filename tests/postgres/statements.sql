@@ -85,7 +85,7 @@ SELECT set_config('lock_timeout', $1, true), set_config('idle_in_transaction_ses
 UPDATE "shop".instances SET state = 'BLOCKED', blocked = $1, owner = NULL, claimable_at_ms = NULL, blocked_by = CASE WHEN COALESCE(blocked_by, '[]')::jsonb @> jsonb_build_array($2::text) THEN blocked_by ELSE (COALESCE(blocked_by, '[]')::jsonb || jsonb_build_array($2::text))::text END WHERE number = $3 AND fence = $4 AND ((owner = $5 AND state IN ('REQUESTED', 'RUNNING', 'CANCEL_REQUESTED')) OR (state = 'BLOCKED' AND blocked = $1));
 
 -- blocked_elsewhere
-SELECT 1 FROM "shop".instances WHERE state = 'BLOCKED' AND workflow IN (SELECT value FROM jsonb_array_elements_text(($1)::jsonb) AS json_each(value)) AND NOT EXISTS (SELECT 1 FROM jsonb_array_elements_text((blocked_by)::jsonb) AS json_each(value) WHERE value = $2) LIMIT 1;
+SELECT 1 FROM (SELECT pair.value ->> 0 AS workflow, pair.value ->> 1 AS version FROM jsonb_array_elements($1::jsonb) AS pair(value) WHERE pair.value ->> 1 IS NOT NULL UNION SELECT name, version FROM "shop".flows WHERE name IN (SELECT pair.value ->> 0 FROM jsonb_array_elements($1::jsonb) AS pair(value) WHERE pair.value ->> 1 IS NULL)) AS keys CROSS JOIN LATERAL ( SELECT 1 FROM "shop".instances WHERE state = 'BLOCKED' AND workflow = keys.workflow AND version = keys.version AND NOT COALESCE(blocked_by, '[]')::jsonb @> jsonb_build_array($2::text) OFFSET 0 ) AS found LIMIT 1;
 
 -- cancel_activities
 UPDATE "shop".attempts SET closed_at_ms = CASE WHEN state = 'RUNNING' THEN NULL ELSE CAST($1 AS BIGINT) END, expires_at_ms = CASE WHEN state = 'RUNNING' THEN expires_at_ms END, state = CASE state WHEN 'RUNNING' THEN 'CANCELLED_RUNNING' ELSE 'CANCELLED' END WHERE number = $2 AND state IN ('REQUESTED', 'READY', 'QUEUED', 'PREPARING', 'RUNNING');
@@ -94,16 +94,16 @@ UPDATE "shop".attempts SET closed_at_ms = CASE WHEN state = 'RUNNING' THEN NULL 
 UPDATE "shop".attempts SET closed_at_ms = CASE WHEN state = 'RUNNING' THEN NULL ELSE CAST($1 AS BIGINT) END, expires_at_ms = CASE WHEN state = 'RUNNING' THEN expires_at_ms END, state = CASE state WHEN 'RUNNING' THEN 'CANCELLED_RUNNING' ELSE 'CANCELLED' END WHERE number = $2 AND execution = $3 AND activity = $4 AND state IN ('REQUESTED', 'READY', 'QUEUED', 'PREPARING', 'RUNNING');
 
 -- claim_blocked
-UPDATE "shop".instances SET owner = $1, fence = fence + 1, state = 'RUNNING', blocked = NULL, losses = 0 WHERE number = ANY (ARRAY( SELECT number FROM "shop".instances WHERE state = 'BLOCKED' AND workflow IN (SELECT value FROM jsonb_array_elements_text(($2)::jsonb) AS json_each(value)) AND CASE $3::text WHEN '' THEN losses < $5 ELSE NOT COALESCE(blocked_by, '[]')::jsonb @> jsonb_build_array($3::text) END ORDER BY number LIMIT $4 FOR NO KEY UPDATE SKIP LOCKED )) RETURNING {instance_columns};
+WITH candidates AS MATERIALIZED ( SELECT found.number FROM (SELECT pair.value ->> 0 AS workflow, pair.value ->> 1 AS version FROM jsonb_array_elements($2::jsonb) AS pair(value) WHERE pair.value ->> 1 IS NOT NULL UNION SELECT name, version FROM "shop".flows WHERE name IN (SELECT pair.value ->> 0 FROM jsonb_array_elements($2::jsonb) AS pair(value) WHERE pair.value ->> 1 IS NULL)) AS keys CROSS JOIN LATERAL ( SELECT number FROM "shop".instances WHERE state = 'BLOCKED' AND workflow = keys.workflow AND version = keys.version AND CASE $3::text WHEN '' THEN losses < $5 ELSE NOT COALESCE(blocked_by, '[]')::jsonb @> jsonb_build_array($3::text) END OFFSET 0 ) AS found ORDER BY found.number LIMIT $4 ) UPDATE "shop".instances SET owner = $1, fence = fence + 1, state = 'RUNNING', blocked = NULL, losses = 0 WHERE number = ANY (ARRAY( SELECT number FROM "shop".instances WHERE number = ANY (ARRAY(SELECT number FROM candidates)) AND state = 'BLOCKED' AND CASE $3::text WHEN '' THEN losses < $5 ELSE NOT COALESCE(blocked_by, '[]')::jsonb @> jsonb_build_array($3::text) END FOR NO KEY UPDATE SKIP LOCKED )) RETURNING {instance_columns};
 
 -- claim_instances
-WITH suspect AS MATERIALIZED ( SELECT number FROM "shop".instances WHERE losses >= 2 AND owner IS NULL AND $2 >= claimable_at_ms AND workflow IN (SELECT value FROM jsonb_array_elements_text(($3)::jsonb) AS json_each(value)) AND NOT EXISTS (SELECT 1 FROM "shop".instances AS tried WHERE tried.losses >= 2 AND tried.owner = $1) LIMIT LEAST(1, $4::bigint) FOR NO KEY UPDATE SKIP LOCKED ), room AS MATERIALIZED ( SELECT $4::bigint - count(*) AS places FROM suspect ), due AS MATERIALIZED ( SELECT each.value, waiting.number FROM jsonb_array_elements_text(($3)::jsonb) AS each(value) CROSS JOIN LATERAL ( SELECT number, claimable_at_ms, row_number() OVER (ORDER BY claimable_at_ms) AS place FROM "shop".instances WHERE workflow = each.value AND claimable_at_ms <= $2 AND owner IS NULL AND losses < 2 ORDER BY claimable_at_ms LIMIT $4 ) AS waiting WHERE jsonb_array_length($3::jsonb) > 1 ORDER BY waiting.claimable_at_ms, waiting.place LIMIT (SELECT places FROM room) ), taken AS MATERIALIZED ( SELECT number FROM "shop".instances WHERE number = ANY (ARRAY(SELECT number FROM due)) AND claimable_at_ms <= $2 AND owner IS NULL AND losses < 2 FOR NO KEY UPDATE SKIP LOCKED ), missing AS MATERIALIZED ( SELECT due.value, count(*) AS share FROM due WHERE due.number NOT IN (SELECT number FROM taken) GROUP BY due.value UNION ALL SELECT each.value, places FROM jsonb_array_elements_text(($3)::jsonb) AS each(value), room WHERE jsonb_array_length($3::jsonb) = 1 ), further AS MATERIALIZED ( SELECT later.number FROM missing CROSS JOIN LATERAL ( SELECT number FROM "shop".instances WHERE workflow = missing.value AND claimable_at_ms <= $2 AND owner IS NULL AND losses < 2 AND number <> ALL (ARRAY(SELECT number FROM due)) ORDER BY claimable_at_ms LIMIT missing.share FOR NO KEY UPDATE SKIP LOCKED ) AS later ) UPDATE "shop".instances SET owner = $1, fence = fence + 1, claimable_at_ms = NULL WHERE number = ANY (ARRAY( SELECT number FROM suspect UNION ALL SELECT number FROM taken UNION ALL SELECT number FROM further )) RETURNING {instance_columns};
+WITH keys AS MATERIALIZED ( SELECT pair.value ->> 0 AS workflow, pair.value ->> 1 AS version FROM jsonb_array_elements($3::jsonb) AS pair(value) WHERE pair.value ->> 1 IS NOT NULL UNION SELECT name, version FROM "shop".flows WHERE name IN (SELECT pair.value ->> 0 FROM jsonb_array_elements($3::jsonb) AS pair(value) WHERE pair.value ->> 1 IS NULL) ), suspect AS MATERIALIZED ( SELECT number FROM "shop".instances WHERE losses >= 2 AND owner IS NULL AND $2 >= claimable_at_ms AND (workflow, version) IN (SELECT keys.workflow, keys.version FROM keys) AND NOT EXISTS (SELECT 1 FROM "shop".instances AS tried WHERE tried.losses >= 2 AND tried.owner = $1) LIMIT LEAST(1, $4::bigint) FOR NO KEY UPDATE SKIP LOCKED ), room AS MATERIALIZED ( SELECT $4::bigint - count(*) AS places FROM suspect ), due AS MATERIALIZED ( SELECT keys.workflow, keys.version, waiting.number FROM keys CROSS JOIN LATERAL ( SELECT number, claimable_at_ms, row_number() OVER (ORDER BY claimable_at_ms) AS place FROM "shop".instances WHERE workflow = keys.workflow AND version = keys.version AND claimable_at_ms <= $2 AND owner IS NULL AND losses < 2 ORDER BY claimable_at_ms LIMIT $4 ) AS waiting ORDER BY waiting.claimable_at_ms, waiting.place LIMIT (SELECT places FROM room) ), taken AS MATERIALIZED ( SELECT number FROM "shop".instances WHERE number = ANY (ARRAY(SELECT number FROM due)) AND claimable_at_ms <= $2 AND owner IS NULL AND losses < 2 FOR NO KEY UPDATE SKIP LOCKED ), missing AS MATERIALIZED ( SELECT due.workflow, due.version, count(*) AS share FROM due WHERE due.number NOT IN (SELECT number FROM taken) GROUP BY due.workflow, due.version ), further AS MATERIALIZED ( SELECT later.number FROM missing CROSS JOIN LATERAL ( SELECT number FROM "shop".instances WHERE workflow = missing.workflow AND version = missing.version AND claimable_at_ms <= $2 AND owner IS NULL AND losses < 2 AND number <> ALL (ARRAY(SELECT number FROM due)) ORDER BY claimable_at_ms LIMIT missing.share FOR NO KEY UPDATE SKIP LOCKED ) AS later ) UPDATE "shop".instances SET owner = $1, fence = fence + 1, claimable_at_ms = NULL WHERE number = ANY (ARRAY( SELECT number FROM suspect UNION ALL SELECT number FROM taken UNION ALL SELECT number FROM further )) RETURNING {instance_columns};
 
 -- claim_offer
 UPDATE "shop".offers SET claim = $1 WHERE exec_id = $2;
 
 -- claim_queries
-UPDATE "shop".questions SET taken_by = $1 WHERE id = ANY (ARRAY( SELECT questions.id FROM "shop".questions JOIN "shop".instances ON instances.number = questions.number WHERE questions.taken_by IS NULL AND questions.expires_at_ms > $2 AND instances.turn > 0 AND (instances.owner = $1 OR (instances.owner IS NULL AND instances.workflow IN (SELECT value FROM jsonb_array_elements_text(($3)::jsonb) AS json_each(value)))) LIMIT $4 FOR UPDATE OF questions SKIP LOCKED )) RETURNING id, number, name, input;
+UPDATE "shop".questions SET taken_by = $1 WHERE id = ANY (ARRAY( SELECT questions.id FROM "shop".questions JOIN "shop".instances ON instances.number = questions.number WHERE questions.taken_by IS NULL AND questions.expires_at_ms > $2 AND instances.turn > 0 AND (instances.owner = $1 OR (instances.owner IS NULL AND (instances.workflow, instances.version) IN ( SELECT keys.workflow, keys.version FROM (SELECT pair.value ->> 0 AS workflow, pair.value ->> 1 AS version FROM jsonb_array_elements($3::jsonb) AS pair(value) WHERE pair.value ->> 1 IS NOT NULL UNION SELECT name, version FROM "shop".flows WHERE name IN (SELECT pair.value ->> 0 FROM jsonb_array_elements($3::jsonb) AS pair(value) WHERE pair.value ->> 1 IS NULL)) AS keys ))) LIMIT $4 FOR UPDATE OF questions SKIP LOCKED )) RETURNING id, number, name, input;
 
 -- clear_timers
 DELETE FROM "shop".timers WHERE number = $1;
@@ -119,6 +119,9 @@ UPDATE "shop".instances SET turn = $1, stamp_ms = $2, losses = 0, state = CASE s
 
 -- continue_instance
 UPDATE "shop".instances SET execution = $1, turn = 0, fence = fence + 1, input = $2, owner = $3, claimable_at_ms = $4 WHERE number = $5 AND execution = $6;
+
+-- count_blocked_by
+SELECT value, count(*) FROM "shop".instances, jsonb_array_elements_text((blocked_by)::jsonb) AS json_each(value) WHERE state = 'BLOCKED' GROUP BY value ORDER BY 2 DESC, 1 LIMIT $1;
 
 -- count_children
 SELECT state, count(*) FROM "shop".instances WHERE parent = $1 GROUP BY state;
@@ -149,6 +152,9 @@ SELECT count(*) FROM (SELECT 1 FROM "shop".updates WHERE number = $1 AND answer 
 
 -- count_restored
 SELECT (SELECT count(*) FROM "shop".instances WHERE closed_at_ms IS NULL), ( SELECT count(*) FROM "shop".offers JOIN "shop".attempts ON attempts.number = offers.number AND attempts.execution = offers.execution AND attempts.activity = offers.activity AND attempts.dimension = offers.dimension AND attempts.attempt = offers.attempt WHERE offers.withdrawn_at_ms IS NULL AND attempts.closed_at_ms IS NULL );
+
+-- count_versions
+SELECT workflow, version, owner, count(*) AS instances FROM "shop".instances WHERE owner IS NOT NULL GROUP BY workflow, version, owner UNION ALL SELECT workflow, version, NULL, count(*) FROM "shop".instances WHERE owner IS NULL AND closed_at_ms IS NULL GROUP BY workflow, version ORDER BY 4 DESC LIMIT $1;
 
 -- current_offer
 SELECT exec_id, entry FROM "shop".offers WHERE number = $1 AND execution = $2 AND activity = $3 AND dimension = $4 AND attempt = $5 AND withdrawn_at_ms IS NULL ORDER BY entry DESC LIMIT 1 FOR NO KEY UPDATE;
@@ -394,7 +400,7 @@ SELECT {attempt_columns} FROM "shop".attempts WHERE number = $1 AND execution = 
 SELECT definition FROM "shop".flows WHERE name = $1 ORDER BY saved_at_ms DESC, hash LIMIT 1;
 
 -- next_claimable
-SELECT min(( SELECT claimable_at_ms FROM "shop".instances WHERE workflow = each.value AND claimable_at_ms > $2 ORDER BY claimable_at_ms LIMIT 1 )) FROM jsonb_array_elements_text(($1)::jsonb) AS each(value);
+SELECT min(( SELECT claimable_at_ms FROM "shop".instances WHERE workflow = keys.workflow AND version = keys.version AND claimable_at_ms > $2 ORDER BY claimable_at_ms LIMIT 1 )) FROM (SELECT pair.value ->> 0 AS workflow, pair.value ->> 1 AS version FROM jsonb_array_elements($1::jsonb) AS pair(value) WHERE pair.value ->> 1 IS NOT NULL UNION SELECT name, version FROM "shop".flows WHERE name IN (SELECT pair.value ->> 0 FROM jsonb_array_elements($1::jsonb) AS pair(value) WHERE pair.value ->> 1 IS NULL)) AS keys;
 
 -- next_expiry
 SELECT min(expires_at_ms) FROM "shop".attempts WHERE expires_at_ms > $1 UNION ALL SELECT min(expires_at_ms) FROM "shop".instances WHERE expires_at_ms > $1 AND closed_at_ms IS NULL;
@@ -455,6 +461,9 @@ SELECT {inbox_columns} FROM "shop".inbox WHERE number = $1 ORDER BY row LIMIT $2
 
 -- pending_queries
 SELECT EXISTS (SELECT 1 FROM "shop".questions WHERE taken_by IS NULL AND expires_at_ms > $1), EXISTS (SELECT 1 FROM "shop".questions WHERE expires_at_ms <= $1) OR COALESCE((SELECT min(expires_at_ms) FROM "shop".updates WHERE expires_at_ms IS NOT NULL) <= $1, false);
+
+-- pending_starts
+SELECT COALESCE(instance_id, request_id), min(row) FROM ( SELECT row, request_id, workflow, instance_id, kind, manual FROM "shop".requests WHERE state = 'NEW' ORDER BY row ) AS waiting WHERE kind = 'start' AND manual = false AND octet_length(workflow) BETWEEN 1 AND 255 AND workflow NOT IN (SELECT value FROM jsonb_array_elements_text(($2)::jsonb) AS json_each(value)) AND COALESCE(instance_id, request_id) IN (SELECT value FROM jsonb_array_elements_text(($1)::jsonb) AS json_each(value)) AND EXISTS ( SELECT 1 FROM jsonb_array_elements_text(($1)::jsonb) AS json_each(value) WHERE (SELECT number FROM "shop".instances WHERE id = value AND superseded_at_ms IS NULL) IS NULL ) AND ( SELECT number FROM "shop".instances WHERE id = COALESCE(waiting.instance_id, waiting.request_id) AND superseded_at_ms IS NULL ) IS NULL GROUP BY COALESCE(instance_id, request_id);
 
 -- prepare_attempt
 UPDATE "shop".attempts SET state = 'PREPARING', ledger = $1, owner = $2 WHERE number = $3 AND execution = $4 AND activity = $5 AND dimension = $6 AND attempt = $7 AND state = 'READY' AND ledger = $8;
@@ -565,7 +574,7 @@ SELECT {attempt_columns}, (SELECT id FROM "shop".instances WHERE instances.numbe
 SELECT sequence FROM "shop".activity_events WHERE activity_exec_id = $1 AND state = 'REFUSED' AND claim IS NOT DISTINCT FROM $2 AND sequence > $3 ORDER BY sequence;
 
 -- register_worker
-INSERT INTO "shop".workers (key, state, token, deadline_ms, lease_ms, host, queues, build, registered_at_ms, slots, workflows, activities, abandoned) VALUES ($1, 'ACTIVE', $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12);
+INSERT INTO "shop".workers (key, state, token, deadline_ms, lease_ms, host, queues, build, registered_at_ms, slots, workflows, activities, abandoned, versions) VALUES ($1, 'ACTIVE', $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13);
 
 -- release_attempt
 UPDATE "shop".attempts SET state = 'READY', owner = NULL, expires_at_ms = $1 WHERE number = $2 AND execution = $3 AND activity = $4 AND dimension = $5 AND attempt = $6 AND state IN ('QUEUED', 'PREPARING');
@@ -632,6 +641,9 @@ UPDATE "shop".instances SET start_at_ms = $1 WHERE number = $2;
 
 -- set_state_value
 INSERT INTO "shop".kept (number, key, value) VALUES ($1, $2, $3) ON CONFLICT (number, key) DO UPDATE SET value = excluded.value;
+
+-- set_version
+UPDATE "shop".instances SET version = $1 WHERE number = $2;
 
 -- span_of_numbers
 SELECT COALESCE((SELECT max(number) FROM "shop".instances) - (SELECT min(number) FROM "shop".instances) + 1, 0);

@@ -31,6 +31,8 @@ DAMAGE = [
     (Rule.STARTED_ONCE, "done", "UPDATE instances SET workflow = 'other' WHERE number = ?1"),
     (Rule.STARTED_ONCE, "done", "UPDATE instances SET input = x'7b7d' WHERE number = ?1"),
     (Rule.STARTED_ONCE, "sleeping", "UPDATE instances SET state = 'REQUESTED' WHERE number = ?1"),
+    (Rule.VERSION_KEPT, "done", "UPDATE instances SET version = '2' WHERE number = ?1"),
+    (Rule.VERSION_KEPT, "sleeping", "UPDATE instances SET version = '-' WHERE number = ?1"),
     (Rule.ONE_CURRENT, "done", "UPDATE instances SET superseded_at_ms = 1 WHERE number = ?1"),
     (Rule.ONE_CURRENT, "again", "UPDATE instances SET superseded_at_ms = 1 WHERE number > ?1 AND id = 'again'"),
     (

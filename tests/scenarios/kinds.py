@@ -79,6 +79,8 @@ REPRESENTATIVE: Final = frozenset(
         "test_several_engines",
         "test_streams",
         "test_updates",
+        "test_versions",
+        "test_versions_every_commit",
         "test_waiting_queries",
     }
 )

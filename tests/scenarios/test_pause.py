@@ -410,14 +410,12 @@ def test_R22_deadlines_of_attempts_that_wait_move_by_the_length_of_the_pause(tmp
 
 @hf.workflow(name="child")
 async def child() -> int:
-    number: int = await held(7)
-    return number
+    return int(await held(7))
 
 
 @hf.workflow(name="parent")
 async def parent() -> int:
-    number: int = await child()
-    return number
+    return int(await child())
 
 
 def test_R28_children_are_paused_with_their_family_only(tmp_path: Path) -> None:

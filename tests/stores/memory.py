@@ -15,6 +15,7 @@ from tests.stores import memory_instances as instances
 from tests.stores import memory_pauses as pauses
 from tests.stores import memory_restoring as restoring
 from tests.stores.filter_model import ModelInstance, matches
+from tests.stores.memory_instances import may_run
 from tests.stores.memory_tables import Commit, Instance, MemoryTables, Worker, as_record, instance_record
 
 from holdfast.core.attributes import StoredAttribute, read_value
@@ -60,6 +61,7 @@ from holdfast.storage.members.instances import (
     Resume,
     RetryBlocked,
     SaveFlow,
+    SetAttributes,
     SetDeadline,
     Start,
     Terminate,
@@ -92,10 +94,12 @@ from holdfast.storage.records import (
     RestoreCounts,
     TimerRow,
     UpdateRow,
+    VersionCount,
     WorkerLoad,
     WorkerRow,
 )
 from holdfast.storage.search import FoundInstance, OrderField, Position, SearchQuery
+from holdfast.storage.versions import CodeVersion
 from holdfast.storage.wakeups import EVERYTHING, Heard, Notify, Wakeups, ignore_wakeups
 
 SET_ASIDE: Final = f'"{EventSetAside.__struct_config__.tag}"'.encode()
@@ -115,6 +119,7 @@ APPLY_BY_TYPE: Final[dict[type[Member], Callable[[MemoryTables, Any], Outcome]]]
     Pause: pauses.apply_pause,
     Resume: pauses.apply_resume,
     Block: instances.apply_block,
+    SetAttributes: instances.apply_set_attributes,
     HeartbeatAttempt: attempts.apply_heartbeat_attempt,
     MarkWorkerLost: attempts.apply_mark_worker_lost,
     ReleaseUnknown: attempts.apply_release_unknown,
@@ -242,6 +247,7 @@ class MemoryStore(StoreDefaults):
                 slots=registration.slots,
                 workflows=registration.workflows,
                 activities=registration.activities,
+                versions=registration.versions,
             )
         renewed = msgspec.structs.replace(
             known,
@@ -530,7 +536,13 @@ class MemoryStore(StoreDefaults):
         return [number for _, number in late[:limit]]
 
     async def next_due(
-        self, *, workflows: Sequence[str], queues: Sequence[str], names: Sequence[str], after_ms: int = -1
+        self,
+        *,
+        workflows: Sequence[str],
+        queues: Sequence[str],
+        names: Sequence[str],
+        versions: Sequence[CodeVersion] = (),
+        after_ms: int = -1,
     ) -> NextDue:
         def earliest(times: Iterable[int | None]) -> int | None:
             return min((at_ms for at_ms in times if at_ms is not None and at_ms > after_ms), default=None)
@@ -541,13 +553,15 @@ class MemoryStore(StoreDefaults):
         instances = self.tables.instances.values()
         return NextDue(
             expiry_ms=earliest([*deadlines, *(row.expires_at_ms for row in attempts)]),
-            instance_ms=earliest(row.claimable_at_ms for row in instances if row.workflow in workflows),
+            instance_ms=earliest(
+                row.claimable_at_ms for row in instances if may_run(self.tables, workflows, versions, row)
+            ),
             attempt_ms=earliest(row.available_at_ms for row in ready if row.queue in queues and row.name in names),
         )
 
-    async def has_blocked(self, workflows: Sequence[str], build: str) -> bool:
+    async def has_blocked(self, workflows: Sequence[str], build: str, versions: Sequence[CodeVersion] = ()) -> bool:
         rows = (row for row in self.tables.instances.values() if row.state is InstanceState.BLOCKED)
-        return any(row.workflow in workflows and build not in row.blocked_by for row in rows)
+        return any(build not in row.blocked_by and may_run(self.tables, workflows, versions, row) for row in rows)
 
     async def open_closings(self, limit: int) -> list[tuple[InstanceNumber, int]]:
         return list(self.tables.closings)[:limit]
@@ -556,6 +570,18 @@ class MemoryStore(StoreDefaults):
         counted = Counter((row.workflow, row.state) for row in self.tables.instances.values() if row.is_open)
         ordered = sorted(counted.items(), key=lambda item: (-item[1], item[0]))
         return [OpenCount(workflow=name, state=state, instances=count) for (name, state), count in ordered[:limit]]
+
+    async def count_versions(self, limit: int) -> list[VersionCount]:
+        rows = (row for row in self.tables.instances.values() if row.is_open)
+        counted = Counter((row.workflow, row.version, row.owner) for row in rows)
+        return [
+            VersionCount(workflow=workflow, version=version, owner=owner, instances=count)
+            for (workflow, version, owner), count in counted.most_common(limit)
+        ]
+
+    async def count_blocked_by(self, limit: int) -> dict[str, int]:
+        rows = (row for row in self.tables.instances.values() if row.state is InstanceState.BLOCKED)
+        return dict(Counter(build for row in rows for build in row.blocked_by).most_common(limit))
 
     async def running_attempts(self, *, after: AttemptKey | None, limit: int) -> list[AttemptRecord]:
         running = (AttemptState.RUNNING, AttemptState.CANCELLED_RUNNING)

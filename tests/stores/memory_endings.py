@@ -28,6 +28,7 @@ from holdfast.core.admission import (
 from holdfast.core.children import ParentClose, ParentEnd, child_reply, decide_close
 from holdfast.core.deadlines import Deadline, DeadlineVerdict
 from holdfast.core.history import (
+    AttributesChanged,
     CancelRequested,
     ChildAnswer,
     EventReceived,
@@ -79,7 +80,7 @@ Ended = tuple[EndedInstance, ...]
 def put_message(
     tables: MemoryTables,
     found: Instance,
-    event: EventReceived | CancelRequested | UpdateAccepted,
+    event: EventReceived | CancelRequested | UpdateAccepted | AttributesChanged,
     name: str | None,
     *,
     applies_at_ms: int | None = None,

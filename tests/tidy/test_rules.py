@@ -3,7 +3,7 @@
 import pytest
 from tools.citations import citations, engine_tests, in_text, rules
 
-COUNTS = {"L": 15, "K": 11, "G": 15, "A": 10, "C": 15, "W": 11, "F": 9, "R": 3, "M": 3}
+COUNTS = {"L": 15, "K": 11, "G": 15, "A": 10, "C": 15, "W": 11, "F": 10, "R": 9, "M": 3}
 
 PAUSES = [f"R{number}" for number in range(20, 30)]
 """The rules of pauses, which keep their numbers."""
@@ -14,7 +14,7 @@ other parts have tests."""
 
 def test_the_page_has_every_rule_once_and_in_order() -> None:
     expected = [f"{letter}{number}" for letter, count in COUNTS.items() for number in range(1, count + 1)]
-    pauses = expected.index("R3") + 1
+    pauses = expected.index("M1")
     expected[pauses:pauses] = PAUSES
     assert list(rules()) == expected
 

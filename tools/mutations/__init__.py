@@ -30,6 +30,7 @@ from tools.mutations.search import FOUND
 from tools.mutations.shell import SHELL
 from tools.mutations.storage import STATEMENTS, STORE
 from tools.mutations.streams import KEPT_AND_STREAMED
+from tools.mutations.versions import VERSIONS
 from tools.mutations.wakeups import WAKEUPS
 from tools.mutations.workers import WORKERS
 
@@ -64,4 +65,5 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     + FOUND
     + RESTORING
     + METRICS
+    + VERSIONS
 )

@@ -11,7 +11,11 @@ STATEMENTS: Final = (
     in_sql("a claim does not raise the fence", "G1", "claim_instances", "fence = fence + 1", "fence = fence + 0"),
     in_sql("a claim of a blocked one does not raise the fence", "G1", "claim_blocked", "fence + 1", "fence + 0"),
     in_sql(
-        "a claim takes workflows it does not know", "G12", "claim_instances", "WHERE workflow = each.value", "WHERE 1"
+        "a claim takes workflows it does not know",
+        "G12",
+        "claim_instances",
+        "WHERE workflow = keys.workflow AND",
+        "WHERE",
     ),
     in_sql(
         "a claim takes what is not due", "G2", "claim_instances", "claimable_at_ms <= ?2", "claimable_at_ms <= ?2 + 1"

@@ -24,6 +24,7 @@ from holdfast.core.flow.definition import FlowDefinition
 from holdfast.core.history import HistoryEvent, Payload, decode_event, payloads_of
 from holdfast.core.lifecycle import INSTANCE_FINAL, AttemptState, InstanceState
 from holdfast.core.pauses import is_withheld
+from holdfast.core.versions import version_text
 from holdfast.storage.large_payloads import MARK
 from holdfast.storage.relational.raw_tables import (
     RawAttempt,
@@ -36,6 +37,7 @@ from holdfast.storage.relational.raw_tables import (
     RawTurn,
     RawUpdate,
 )
+from holdfast.storage.versions import read_version
 
 _S = InstanceState
 CLAIMABLE: Final = frozenset({_S.REQUESTED, _S.RUNNING, _S.CANCEL_REQUESTED})
@@ -198,6 +200,7 @@ def _check_last(
     yield from _check_inputs(last.attempts, payloads)
     yield from check_attempts(last.attempts, reading, pending_of(inbox), payloads, is_open=tables.is_open)
     yield from _check_pause(row, last.attempts)
+    yield from _check_version(row, reading)
     yield from check_flow(row, reading, last.attempts, inbox, tables.definition)
     yield from _check_children(last, reading, inbox, is_active=tables.is_open)
     if tables.is_open:
@@ -268,6 +271,17 @@ def _check_end(tables: InstanceTables, reading: HistoryReading) -> Iterator[Find
         yield Rule.TERMINAL_LAST, f"it is {row.state}, but its history ends otherwise"
     else:
         yield from _check_outcome(row, reading.terminal, tables.payloads)
+
+
+def _check_version(row: RawInstance, reading: HistoryReading) -> Iterator[Finding]:
+    """An execution that has taken a turn runs on the version that this turn recorded."""
+    version = read_version(row.version)
+    recorded = "" if reading.started is None else reading.started.version
+    if version is None:
+        if row.turn > 0 and not isinstance(reading.terminal, ev.FROM_OUTSIDE):
+            yield Rule.VERSION_KEPT, "its code has taken a turn, and no version is chosen"
+    elif reading.started is not None and version != recorded:
+        yield Rule.VERSION_KEPT, f"it has {version_text(version)}, and its history {version_text(recorded)}"
 
 
 def _check_outcome(row: RawInstance, terminal: Terminal, payloads: Payloads) -> Iterator[Finding]:

@@ -69,6 +69,8 @@ class Rule(StrEnum):
     """A child that ended has one answer in the execution that started it; an open child has none (G4, G5)."""
     CHILDREN_CLOSED = "children-closed"
     """An execution that ended left no open child, unless its policy allows it or children are being closed (A9)."""
+    VERSION_KEPT = "version-kept"
+    """The version of an instance is the one that the first turn of its execution recorded (R6)."""
     FLOW_KEPT = "flow-kept"
     """The version of the flow on which an instance runs exists, and has its hash."""
     KEY_AGREES = "key-agrees"

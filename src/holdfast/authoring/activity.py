@@ -291,7 +291,7 @@ def _check_flags(**flags: bool) -> None:
 
 
 def _external_options(claim_timeout: Duration | None, *, is_external: bool) -> ExternalOptions | None:
-    timeout_ms = checked_timeout_ms(claim_timeout, "claim_timeout")
+    timeout_ms = checked_timeout_ms(claim_timeout, "claim_timeout", omitted="300 s")
     if timeout_ms is not None and not is_external:
         raise InvalidOption(
             "claim_timeout is for external activities: the claim of a worker lasts as long as its lease"

@@ -11,6 +11,7 @@ from holdfast.authoring.validation import (
     checked_integer,
     checked_name,
     checked_timeout_ms,
+    checked_version,
     start_deadline,
 )
 from holdfast.core.admission import DEFAULT_MAILBOX_LIMIT, EventPolicy, EventPolicyOption, Mailbox
@@ -169,6 +170,8 @@ def workflow(
 ) -> Any:
     """Mark an async function as a workflow. Its code must be deterministic: side effects belong into activities.
 
+    Several versions of one `name` may be registered beside each other: an instance stays on the version of its first
+    turn, and a start that names no version takes the highest (`hf.info().version`).
     `event_policy`: events that are not awaited are kept, up to `mailbox_limit` of them, or, with
     "drop_unsubscribed", dropped with a warning. `continue_after` is the length of the history, in events, from which on
     `hf.info().should_continue` is true. An instance that has not ended `deadline` after its start is cancelled, and
@@ -176,8 +179,7 @@ def workflow(
     """
     policy = parse_enum(EventPolicy, event_policy, "policy for events")
     checked_integer(continue_after, "continue_after", least=1)
-    if version != "":
-        checked_name(version, "a version")
+    checked_version(version)
     rules = Mailbox(policy, checked_integer(mailbox_limit, "mailbox_limit", least=1))
     limit = Deadline(checked_timeout_ms(deadline, "deadline"), checked_duration_ms(deadline_grace, "deadline_grace"))
 

@@ -6,7 +6,8 @@ from random import Random  # noqa: TID251 - only its type; the numbers come from
 from typing import Any, NamedTuple, NoReturn, TypeVar
 from uuid import UUID
 
-from holdfast.errors import NotInWorkflow
+from holdfast.core.versions import NEWEST
+from holdfast.errors import InvalidOption, NotInWorkflow
 from holdfast.payloads.encoding import decode, encode
 from holdfast.replay.run import WorkflowRun, current_run, observed_run
 
@@ -26,6 +27,8 @@ class WorkflowInfo(NamedTuple):
     """The history has become long (`@hf.workflow(continue_after=...)`): a good moment for `hf.continue_as_new`."""
     parent: str | None = None
     """The id of the parent instance, if there is one."""
+    version: str = ""
+    """The version of the workflow on which the instance runs; empty if the workflow names none."""
 
 
 def now() -> dt.datetime:
@@ -62,15 +65,24 @@ def info() -> WorkflowInfo:
     """The running execution: its instance, workflow, number, length of the history, parent."""
     run = readable_run("hf.info")
     identity = run.identity
-    return WorkflowInfo(identity.instance_id, identity.workflow, identity.execution, *run.length, run.parent or None)
+    return WorkflowInfo(
+        identity.instance_id, identity.workflow, identity.execution, *run.length, run.parent or None, run.version
+    )
 
 
-def continue_as_new(*args: Any, **kwargs: Any) -> NoReturn:
+def continue_as_new(*args: Any, version: str | None = None, **kwargs: Any) -> NoReturn:
     """End this execution and begin the next one of the same instance, with these arguments and an empty history (G4).
 
     Only the main task may call it, and the call never returns. Activities and timers that are still open are cancelled.
+    The instance stays on its version; with `version="newest"` it moves to the highest one of the worker that runs the
+    next execution. An argument of the workflow that is called `version` is given by position.
     """
-    current("hf.continue_as_new").continue_as_new(args, kwargs)
+    if version not in (None, NEWEST):
+        raise InvalidOption(
+            f"hf.continue_as_new: version is {NEWEST!r} or left out, not {version!r}; "
+            "an argument of the workflow that is called version is given by position"
+        )
+    current("hf.continue_as_new").continue_as_new(args, kwargs, on_newest=version == NEWEST)
 
 
 def current(called: str) -> WorkflowRun:

@@ -281,6 +281,26 @@ holdfast list "a.customer = 'acme'" --since 7d --count""",
         "activity: holdfast explain describes them. The exit code is 1 unless the instance completes.",
     ),
     CliCommand(
+        "attributes",
+        "attributes:attributes",
+        "Show the attributes of an instance, or set and delete some.",
+        ID,
+        Argument(
+            "changes",
+            "Attributes to set. A value is a number, true, false, a list of texts as JSON, or a time in ISO 8601 with "
+            "a zone; anything else is a text. A number in JSON quotes is a text, too.",
+            metavar="[NAME=VALUE]...",
+            nargs=-1,
+        ),
+        option("--delete", "-d", metavar="NAME", multiple=True, help="An attribute to delete. May be repeated."),
+        STORE,
+        JSON,
+        details="Filters see the change at once: holdfast list. The code of an open instance reads it as a message. "
+        "Instances that have ended can be changed, too.",
+        examples="""holdfast attributes order-7 ticket=OPS-12 urgent=true
+holdfast attributes order-7 'tags=["vip","late"]' --delete ticket""",
+    ),
+    CliCommand(
         "cancel",
         "send:cancel",
         "Request the cancellation of an instance; its code may clean up.",
@@ -380,6 +400,11 @@ holdfast list "a.customer = 'acme'" --since 7d --count""",
             help="Serve /metrics for Prometheus, /live and /ready there, on 127.0.0.1 if no host is written. Needs "
             "holdfast[metrics].",
         ),
+        option(
+            "--build",
+            metavar="NAME",
+            help="The name of the build of the code, such as a commit. Default: HOLDFAST_BUILD, or a hash of the code.",
+        ),
         PAYLOAD_LIMIT,
         STORE,
         details="At SIGTERM or Ctrl-C the worker claims nothing more and waits for its running activities. A second "
@@ -395,6 +420,19 @@ holdfast list "a.customer = 'acme'" --since 7d --count""",
         ),
         STORE,
         JSON,
+    ),
+    CliCommand(
+        "builds",
+        "builds:builds",
+        "List the builds of the code, with the open instances that need each.",
+        option("--wait-drained", metavar="BUILD", help="Wait until no open instance needs this build."),
+        option("--timeout", metavar="SECONDS", type=float, help="With --wait-drained: how long to wait at most."),
+        STORE,
+        JSON,
+        details="An open instance needs a build if one of its workers holds it, or if only this build has its version "
+        "among the live workers. A build is drained when no open instance needs it and its workers hold no "
+        "activity. The exit code is 1 if it is not drained in time.",
+        examples="holdfast builds\nholdfast builds --wait-drained 4f1c9e2 --timeout 600",
     ),
     CliCommand(
         "queues",

@@ -26,6 +26,7 @@ VARIABLES: Final = {
     "HOLDFAST_STORE": "The store, if --store is not given.",
     "HOLDFAST_ACTIVITY_EXEC_ID": "The external activity, if --exec-id is not given. Set by launchers and activity run.",
     "HOLDFAST_CLAIM": "The claim on that activity, if --claim is not given.",
+    "HOLDFAST_BUILD": "The name of the build of the code, if --build or build= is not given.",
     "COLUMNS": "The width of the output. Without a terminal and without COLUMNS, lines are not folded.",
     "NO_COLOR": "If set, the output has no colours.",
     "SHELL": "The shell for --install-completion and --show-completion, if none is named.",

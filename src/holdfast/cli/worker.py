@@ -18,7 +18,7 @@ from holdfast.cli.exits import EXIT_INTERRUPTED
 from holdfast.cli.signals import EarlySignals, Signals, StoppedEarly, end_process, stopping_early
 from holdfast.cli.store_option import StoreName, store_path
 from holdfast.client.client import Client, connect
-from holdfast.client.embedded_worker import DEFAULT_MAX_ACTIVITIES, checked_loop_timeout_ms
+from holdfast.client.embedded_worker import DEFAULT_MAX_ACTIVITIES, checked_build, checked_loop_timeout_ms
 from holdfast.client.worker import Worker
 from holdfast.compose import display_name
 from holdfast.core.leases import LOOP_TIMEOUT_MS, WORKER_LEASE_MS
@@ -52,6 +52,7 @@ class WorkerRequest:
     detect_local_deaths: bool
     payload_limit: int
     metrics: "ListenAddress | None"
+    build: str
 
 
 def worker(
@@ -64,6 +65,7 @@ def worker(
     drain_timeout: float = DRAIN_SECONDS,
     same_host: bool = True,
     metrics: str | None = None,
+    build: str | None = None,
     payload_limit: int = PAYLOAD_LIMIT_BYTES,
     store: str | None = None,
 ) -> None:
@@ -87,6 +89,7 @@ def worker(
                     payload_limit, "--payload-limit", least=LEAST_PAYLOAD_LIMIT_BYTES, most=MOST_PAYLOAD_LIMIT_BYTES
                 ),
                 None if metrics is None else _metrics_address(metrics),
+                checked_build(build) or registry.build,
             )
             early.keep()
             code = asyncio.run(_work(request, early))
@@ -158,6 +161,7 @@ async def _serve(request: WorkerRequest, signals: Signals) -> None:
             max_activities=request.concurrency,
             lease=request.lease_seconds,
             loop_timeout=request.loop_timeout_seconds,
+            build=request.build,
         )
         with _serving_metrics(request, client, running) as url:
             async with running:
@@ -188,7 +192,7 @@ def _headline(running: Worker, request: WorkerRequest) -> str:
     code = f"{count_text(len(registry.workflows), 'workflow')}, {count_text(len(registry.activities), 'activity')}"
     return (
         f"worker {running.key} serves {safe(', '.join(request.queues))} in {safe(display_name(request.path))}: "
-        f"{code}, {request.concurrency} at once, lease {request.lease_seconds:g} s"
+        f"{code}, {request.concurrency} at once, lease {request.lease_seconds:g} s, build {safe(request.build)}"
     )
 
 

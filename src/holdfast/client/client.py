@@ -14,6 +14,7 @@ from holdfast.client.embedded_worker import EmbeddedWorker, payload_limit_of
 from holdfast.client.handle import Handle
 from holdfast.client.instance_calls import InstanceCalls, NamedEvent, call_of, refuse_keywords
 from holdfast.client.restoring import RestoreProgress, RestoreReport, plan_restore, restore
+from holdfast.client.views.builds import BuildView, read_builds
 from holdfast.client.views.instances import NEWEST, check_page, summary
 from holdfast.client.views.overview import QueueView, WorkerView, read_queues, read_workers
 from holdfast.core.admission import IdPolicy, IdPolicyOption
@@ -254,7 +255,8 @@ class Client:
         """
         if not (state is None and workflow is None and before is None and status is None):
             warnings.warn(
-                "list(state=, workflow=, before=) is called list('state = ... and workflow = ...', cursor=...)",
+                "the parameters state, status, workflow and before of list() work in this release only; pass a filter, "
+                "such as list('state = FAILED and workflow = \"checkout\"'), and the cursor of the page before",
                 DeprecationWarning,
                 stacklevel=2,
             )
@@ -298,6 +300,10 @@ class Client:
     async def queues(self) -> Sequence[QueueView]:
         """Every queue that has work or is served by a worker, by name."""
         return await read_queues(self._calls.store)
+
+    async def builds(self) -> Sequence[BuildView]:
+        """The builds of the workers that the store knows, the one that was seen last first (R9)."""
+        return (await read_builds(self._calls.store)).builds
 
     # ------------------------------------------------------------ restoring
 

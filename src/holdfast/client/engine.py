@@ -34,6 +34,8 @@ class Engine(Client):
     newest steps, but leaves the store consistent.
     `payload_limit` is the largest argument list, result or event in bytes (default 32 MiB).
     `launchers`, by queue, start programs for external activities (`hf.Launcher`).
+    `build` names the build of the code for `holdfast builds`, such as a commit. The default is the variable
+    HOLDFAST_BUILD, and without it a hash of the registered code.
     """
 
     def __init__(
@@ -52,6 +54,7 @@ class Engine(Client):
         durability: str = "full",
         payload_limit: int = PAYLOAD_LIMIT_BYTES,
         launchers: Mapping[str, Launcher] | None = None,
+        build: str | None = None,
         _platform: Platform | None = None,
     ) -> None:
         registry = Registry(modules, workflows, activities, flows)
@@ -63,6 +66,7 @@ class Engine(Client):
             lease=lease,
             loop_timeout=loop_timeout,
             launchers=launchers,
+            build=build,
         )
         platform = _platform or Platform()
         limit = payload_limit_of(payload_limit)

@@ -1,7 +1,7 @@
 """A handle: the calls of a client about one instance."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from typing import Any, Final, Generic, TypeVar, cast, overload
 
 import msgspec
@@ -19,10 +19,12 @@ from holdfast.client.views.instances import (
     Summary,
     Values,
     check_page,
+    event_fields,
     summary,
 )
 from holdfast.client.views.obstacles import waiting_sentence
-from holdfast.core.history import ActivityScheduled, HistoryEvent, decode_events, encode_event, payloads_of
+from holdfast.core.attributes import AttributeValue
+from holdfast.core.history import ActivityScheduled, HistoryEvent, decode_events, payloads_of
 from holdfast.errors import HoldfastError, StoreError
 from holdfast.payloads.encoding import decode
 from holdfast.payloads.failures import describe_error
@@ -141,6 +143,15 @@ class Handle(Generic[R_co]):
         without such an activity, and `InstanceClosed`.
         """
         await self._calls.pauses.resume(self._id, self.number, extend=extend, fail=fail, family=family)
+
+    async def set_attributes(self, values: Mapping[str, AttributeValue | None]) -> dict[str, AttributeValue]:
+        """Set attributes of the instance, and delete those whose value is None. Returns all that it has then.
+
+        Filters see the change when this returns. The code of an open instance reads it as a message, in the order of
+        events and updates. Instances that have ended can be changed, too. Raises `InvalidAttribute` and
+        `InstanceNotFound`.
+        """
+        return await self._calls.set_attributes(self._id, self.number, values)
 
     async def cancel_activity(self, activity: str) -> None:
         """Cancel one activity, which gives its workflow an `ActivityCancelled` when its attempt has ended (A1).
@@ -289,7 +300,7 @@ class Handle(Generic[R_co]):
         entries: list[HistoryEntry] = []
         inputs = await self._inputs(record)
         for number, (turn, event) in enumerate(await self._whole_events(record)):
-            fields: dict[str, Any] = msgspec.json.decode(encode_event(event))
+            fields = event_fields(event)
             if isinstance(event, ActivityScheduled) and event.activity in inputs:
                 fields["input"] = {"data": inputs[event.activity]}
             entries.append(HistoryEntry(number=number, turn=turn, kind=fields.pop("event"), fields=fields))

@@ -19,7 +19,14 @@ from holdfast.client.queries import QueryClient
 from holdfast.client.updates import UpdateClient
 from holdfast.compose import open_contract_of, search_store_of
 from holdfast.core.admission import EventVerdict, IdPolicy, IdPolicyOption
-from holdfast.core.attributes import AttributeChange, AttributeValue, store_attributes
+from holdfast.core.attributes import (
+    MOST_ATTRIBUTES,
+    AttributeChange,
+    AttributeValue,
+    checked_changes,
+    read_value,
+    store_attributes,
+)
 from holdfast.core.checks import parse_enum
 from holdfast.core.deadlines import Deadline
 from holdfast.core.history import CancelRequested, EventReceived, Payload, Started
@@ -30,6 +37,7 @@ from holdfast.errors import (
     InstanceConflict,
     InstanceNotBlocked,
     InstanceNotFound,
+    InvalidAttribute,
     MailboxFull,
     StoreError,
     UsageError,
@@ -46,11 +54,12 @@ from holdfast.storage.contract import Store
 from holdfast.storage.instance_endings import decide_cancel
 from holdfast.storage.members.attempts import CancelActivity
 from holdfast.storage.members.contract_rows import InsertRequest
-from holdfast.storage.members.instances import RetryBlocked, Start, Terminate
+from holdfast.storage.members.instances import RetryBlocked, SetAttributes, Start, Terminate
 from holdfast.storage.members.messages import Deliver
 from holdfast.storage.members.outcomes import (
     Applied,
     CancelledActivity,
+    ChangedAttributes,
     Delivered,
     Failed,
     Rejected,
@@ -75,7 +84,8 @@ class WorkflowCall(msgspec.Struct, frozen=True):
     """A workflow with its encoded arguments. The arguments are not checked if the workflow is not registered here."""
 
     name: str
-    version: str
+    version: str | None
+    """None for a workflow that is called by name: its first turn chooses the version (R6)."""
     encoded: bytes
     signature: Signature | None
     deadline: Deadline | None
@@ -100,9 +110,9 @@ class InstanceCalls:
         self.session.check_usable()
         return self.session.store
 
-    def signature_of(self, workflow: str) -> Signature | None:
-        """The signature of a workflow, if it is registered here."""
-        known = self.registry.workflows.get(workflow)
+    def signature_of(self, workflow: str, version: str | None) -> Signature | None:
+        """The signature of a version of a workflow, if it is registered here."""
+        known = self.registry.find(workflow, version)
         return None if known is None else known.signature
 
     async def start(
@@ -131,7 +141,7 @@ class InstanceCalls:
         started = Started(
             time_ms=session.store.now_ms(),
             workflow=call.name,
-            version=call.version,
+            version=call.version or "",
             seed=session.platform.providers.seed(),
             input=Payload(msgspec.Raw(call.encoded)),
             flow="" if call.flow is None else await self.local.save_flow(call.flow),
@@ -206,7 +216,7 @@ class InstanceCalls:
             if close is not None and (data := _inline_data(close)) is not None:
                 return self._decoded(instance_id, close.state, data, signature)
         record = await self.record(instance_id, number)
-        signature = signature or self.signature_of(record.workflow)
+        signature = signature or self.signature_of(record.workflow, record.version)
         while record.closed_at_ms is None:
             if record.state is InstanceState.BLOCKED:
                 raise WorkflowBlocked(f"{instance_id} is blocked: {record.blocked}")
@@ -297,6 +307,30 @@ class InstanceCalls:
                 raise outcome.error
             case _:
                 raise StoreError(f"the retry of {instance_id!r} had the outcome {outcome!r}")
+
+    async def set_attributes(
+        self, instance_id: InstanceId, number: InstanceNumber | None, values: Mapping[str, AttributeValue | None]
+    ) -> dict[str, AttributeValue]:
+        """See `Handle.set_attributes`."""
+        self.session.check_usable()
+        search_store_of(self.session.store)
+        member = SetAttributes(id=instance_id, number=number, changes=checked_changes(values))
+        outcome = await self.local.committer.commit(member)
+        match outcome:
+            case ChangedAttributes(was_changed=True):
+                self.session.poll()
+                return {name: read_value(value) for name, value in sorted(outcome.attributes.items())}
+            case ChangedAttributes():
+                raise InvalidAttribute(
+                    f"{instance_id!r} would have {len(outcome.attributes)} attributes, and {MOST_ATTRIBUTES} are "
+                    "allowed; delete some, with None as their value"
+                )
+            case Rejected():
+                raise InstanceNotFound(outcome.reason)
+            case Failed():
+                raise outcome.error
+            case _:
+                raise StoreError(f"the change of attributes of {instance_id!r} had the outcome {outcome!r}")
 
     async def cancel(self, instance_id: InstanceId, number: InstanceNumber | None, reason: str | None) -> None:
         """See `Handle.cancel`."""
@@ -389,9 +423,11 @@ def call_of(registry: Registry, workflow: Any, args: tuple[Any, ...]) -> Workflo
             return _of(bound, workflow.encoded)
         case str():
             if workflow in registry.workflows:
-                return msgspec.structs.replace(call_of(registry, registry.workflows[workflow], args), flow=None)
+                return msgspec.structs.replace(
+                    call_of(registry, registry.workflows[workflow], args), version=None, flow=None
+                )
             return WorkflowCall(
-                checked_name(workflow, "a workflow"), "", encode(list(args), what="the arguments"), None, None
+                checked_name(workflow, "a workflow"), None, encode(list(args), what="the arguments"), None, None
             )
         case _:
             raise UsageError(f"{workflow!r} is not a workflow: mark the function with @hf.workflow, or give its name")

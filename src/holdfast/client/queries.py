@@ -120,7 +120,7 @@ class QueryClient:
         """The reply of the code in this process, or of a worker that finds the query in the store."""
         async for _ in self._session.changes.rounds():
             worker = self._local.running
-            queries = self._queries(worker, record.workflow)
+            queries = self._queries(worker, record)
             if queries is None:
                 patience = math.inf
             else:
@@ -179,11 +179,12 @@ class QueryClient:
                 self._local.committer.submit(DeleteQueries(query_id=query_row.id), ignore_outcome)
         raise AssertionError
 
-    def _queries(self, worker: WorkerRuntime | None, workflow: str) -> Queries | None:
-        """The part that runs the code of a workflow, of the worker or of this client; None if neither has the code."""
-        if worker is not None and workflow in worker.registry.workflows:
+    def _queries(self, worker: WorkerRuntime | None, record: InstanceRecord) -> Queries | None:
+        """The part that runs the code of an instance, of the worker or of this client; None if neither has it."""
+        asked = (record.workflow, record.version)
+        if worker is not None and worker.registry.find(*asked) is not None:
             return worker.query_service.queries
-        if workflow not in self._registry.workflows:
+        if self._registry.find(*asked) is None:
             return None
         if self._own_queries is None:
             marker = CrashMarker(self._store.crash_marker_folder)

@@ -24,7 +24,8 @@ class Worker:
     activities at once, and keeps at most `cache_size` instances in memory. Other workers take over its work when its
     `lease`, in seconds, expires without a heartbeat, or when its event loop has not run for `loop_timeout` seconds.
     The default of `payload_limit` is that of the client. A client has at most one worker at a time.
-    `launchers`, by queue, start programs for external activities (`hf.Launcher`).
+    `launchers`, by queue, start programs for external activities (`hf.Launcher`). `build` names the build of the code,
+    as for `hf.Engine`.
     """
 
     def __init__(
@@ -42,6 +43,7 @@ class Worker:
         loop_timeout: Duration | None = LOOP_TIMEOUT_MS / 1000,
         payload_limit: int | None = None,
         launchers: Mapping[str, Launcher] | None = None,
+        build: str | None = None,
     ) -> None:
         if not _is_client(client):
             raise UsageError(f"a worker needs a client: await hf.connect(...), not {client!r}")
@@ -57,6 +59,7 @@ class Worker:
             loop_timeout=loop_timeout,
             payload_limit=payload_limit,
             launchers=launchers,
+            build=build,
         )
         if not self._registry.workflows and not self._registry.activities:
             raise UsageError(

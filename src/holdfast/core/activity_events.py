@@ -18,6 +18,8 @@ MOST_WAITING: Final = 1_000
 TOO_EARLY: Final = "TOO EARLY"
 OTHER_CLAIM: Final = "under another claim"
 """The end of the refusal of a report whose claim is not the one that took the attempt (A2)."""
+DEFAULT_ERROR_TYPE: Final = "ExternalFailure"
+"""The type of a failure that is reported without one. A retry policy knows it by this name."""
 NO_RESPONSES: Final = "the activity takes no responses; declare it with the result AsyncIterator[...]"
 
 

@@ -65,6 +65,8 @@ class Started(HistoryEventBase, frozen=True, tag="started"):
     time_ms: int
     workflow: str
     version: str
+    """The version on which the execution runs, recorded by its first turn. Before that, the version of the start, or ""
+    if none was chosen."""
     seed: int
     input: Payload
     execution: int = 1
@@ -130,6 +132,13 @@ class CancelRequested(HistoryEventBase, frozen=True, tag="cancel_requested"):
     reason: str = ""
     by_deadline: bool = False
     descendants: bool = False
+
+
+class AttributesChanged(HistoryEventBase, frozen=True, tag="attributes_changed"):
+    """A client set or deleted attributes (F10). The store has them already; None deletes one."""
+
+    time_ms: int
+    values: dict[str, StoredAttribute | None]
 
 
 class ActivityYielded(HistoryEventBase, frozen=True, tag="activity_yielded"):
@@ -403,6 +412,8 @@ class ContinuedAsNew(HistoryEventBase, frozen=True, tag="continued_as_new"):
     payload_field = "input"
 
     input: Payload
+    on_newest: bool = False
+    """The next execution moves to the newest version (R7)."""
 
     def describe(self) -> str:
         return "the end of this execution, to be continued as new"
@@ -579,6 +590,7 @@ Input = (
     | TimerFired
     | EventReceived
     | CancelRequested
+    | AttributesChanged
     | ActivityYielded
     | ChildAnswer
     | UpdateAccepted
@@ -615,6 +627,7 @@ INPUTS: Final = (
     TimerFired,
     EventReceived,
     CancelRequested,
+    AttributesChanged,
     ActivityYielded,
     ChildStarted,
     *CHILD_ENDS,

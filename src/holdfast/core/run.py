@@ -64,7 +64,8 @@ class ScheduledChild(NamedTuple):
     named: bool
     """Whether the code or the flow chose the id."""
     workflow: str
-    version: str
+    version: str | None
+    """None: the worker that takes its first turn chooses it (R6)."""
     input: bytes
     deadline: Deadline | None
     parent_close: ParentClose
@@ -179,7 +180,10 @@ class Run(Protocol):
     @property
     def identity(self) -> ExecutionId: ...
     @property
-    def version(self) -> str: ...
+    def version(self) -> str:
+        """The version of the workflow on which it runs."""
+        ...
+
     @property
     def parent(self) -> str:
         """The id of the parent instance; empty if there is none."""
@@ -323,7 +327,7 @@ def schedule_child(
     number: int,
     *,
     workflow: str,
-    version: str,
+    version: str | None,
     encoded: bytes,
     deadline: Deadline | None,
     parent_close: ParentClose,

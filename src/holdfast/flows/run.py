@@ -171,7 +171,7 @@ class FlowRun:
         self.scheduler.lasting = flow.lasting
         self._payloads = {} if payloads is None else payloads
         self.values = InstanceValues(flow, identity.instance_id, self.state, self._payloads)
-        self.version = ""
+        self.version = flow.definition.version
         self.parent = ""
         self.depth = 0
         self.seed = 0
@@ -220,7 +220,7 @@ class FlowRun:
 
     @property
     def attributes(self) -> Attributes:
-        """Empty: a flow is never continued as new, and its attributes are those of its start."""
+        """Empty: a flow is never continued as new, and its nodes neither read nor set attributes."""
         return {}
 
     def awaits_timer(self, timer: int) -> bool:
@@ -300,7 +300,7 @@ class FlowRun:
         del has_more
         self.now_ms = max(self.now_ms, event.time_ms)
         if type(event) is ev.Started and not event.flow:
-            event = msgspec.structs.replace(event, flow=self.flow.hash)
+            event = msgspec.structs.replace(event, flow=self.flow.hash, version=self.version)
         self.output.events.append(event)
         place = self.state.apply(event)
         if not self.is_done:
@@ -492,7 +492,6 @@ class FlowRun:
 
     def _take_start(self, event: ev.Started) -> None:
         self.seed = event.seed
-        self.version = event.version
         self.parent = event.parent
         self.depth = event.depth
         self.values.set_input(read_input(self.flow.definition, bytes(self.data_of(event.input))))
@@ -630,6 +629,9 @@ class FlowRun:
         else:
             self.interrupt(event.reason, descendants=event.descendants)
 
+    def _attributes_changed(self, _: ev.AttributesChanged, __: NodePlace | None) -> None:
+        """Nodes do not read attributes, and the store has the change already."""
+
     # ------------------------------------------------------------ the end
 
     def _complete(self) -> None:
@@ -670,6 +672,7 @@ _APPLY: Final[dict[type[ev.Input], Callable[[FlowRun, Any, NodePlace | None], No
     ev.TimerFired: FlowRun._timer_fired,  # noqa: SLF001
     ev.EventReceived: FlowRun._event_received,  # noqa: SLF001
     ev.CancelRequested: FlowRun._cancel_requested,  # noqa: SLF001
+    ev.AttributesChanged: FlowRun._attributes_changed,  # noqa: SLF001
     ev.ActivityYielded: FlowRun._yielded,  # noqa: SLF001
     ev.ChildStarted: FlowRun._answered,  # noqa: SLF001
     ev.ChildRefused: FlowRun._child_failed,  # noqa: SLF001

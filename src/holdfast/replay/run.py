@@ -53,6 +53,8 @@ class WorkflowCode(Protocol):
     @property
     def name(self) -> str: ...
     @property
+    def version(self) -> str: ...
+    @property
     def fn(self) -> Callable[..., Any]: ...
     @property
     def mailbox(self) -> Mailbox | None: ...
@@ -114,7 +116,7 @@ class WorkflowRun:
         loop = WorkflowLoop(self, watch=watch, watch_teardown=watch_teardown)
         self.context = RunContext(loop, dict(payloads or {}), resolve, limit or PayloadLimit(), guarded)
         self.identity = identity
-        self.version = ""
+        self.version = code.version
         self.parent = ""
         self.depth = 0
         self.seed = 0
@@ -380,10 +382,10 @@ class WorkflowRun:
         context.output.events.append(ev.SideEffectRecorded(number=number, value=recorded))
         return decode(context.data_of(recorded))
 
-    def continue_as_new(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> NoReturn:
+    def continue_as_new(self, args: tuple[Any, ...], kwargs: dict[str, Any], *, on_newest: bool) -> NoReturn:
         """End this execution and request the next one, with these arguments (G4)."""
         self.context.loop.check_evicted()
-        continue_as_new(self._code, self._main, args, kwargs, self.context.checked)
+        continue_as_new(self._code, self._main, args, kwargs, self.context.checked, on_newest=on_newest)
 
     # ------------------------------------------------------------ one input
 
@@ -439,7 +441,6 @@ class WorkflowRun:
         context = self.context
         self._take_limit(started)
         self.seed = started.seed
-        self.version = started.version
         self.parent = started.parent
         self.depth = started.depth
         if started.kept:
@@ -451,7 +452,7 @@ class WorkflowRun:
         self._main = context.loop.create_task(main, name=self._code.name)
 
     def _take_limit(self, started: ev.Started) -> None:
-        """An execution keeps the limit of the worker that took its first turn, so that each replay refuses the same.
+        """An execution keeps the version and the limit of its first turn, so that each replay does the same.
 
         The limit is always recorded: a history without one is of a release before (see `_ignores_constraints`).
         """
@@ -459,9 +460,10 @@ class WorkflowRun:
         is_recorded = context.replaying and context.needs_turn is None
         if is_recorded:
             context.limit = context.limit.of_execution(started.payload_limit)
+            self.version = started.version
         else:
-            limited = msgspec.structs.replace(started, payload_limit=context.limit.largest_bytes)
-            context.output.events[-1] = limited
+            limit = context.limit.largest_bytes
+            context.output.events[-1] = msgspec.structs.replace(started, payload_limit=limit, version=self.version)
 
     def _activity_completed(self, event: ev.ActivityCompleted) -> None:
         if not self.activities.completed(event) and self._streams is not None:
@@ -503,7 +505,8 @@ class WorkflowRun:
             self._end(ev.ExecutionCancelled(reason=self._cancel_reason))  # a cancel prevents the next execution
             return
         if continuation is not None:
-            self._end(ev.ContinuedAsNew(input=Payload(msgspec.Raw(continuation.encoded))))
+            given = Payload(msgspec.Raw(continuation.encoded))
+            self._end(ev.ContinuedAsNew(input=given, on_newest=continuation.on_newest))
             return
         if error is None:
             try:
@@ -601,6 +604,7 @@ _APPLY: Final[dict[type[ev.Input], Callable[[WorkflowRun, Any], None]]] = {
     ev.Started: WorkflowRun._started,  # noqa: SLF001
     ev.CancelRequested: WorkflowRun._cancel_requested,  # noqa: SLF001
     ev.EventReceived: lambda run, event: run.events.received(event),
+    ev.AttributesChanged: lambda run, event: run.attribute_values.receive(event.values),
     ev.ActivityYielded: lambda run, event: run.streams.yielded(event),
     ev.ChildStarted: lambda run, event: run.children.apply_reply(event),
     ev.ChildRefused: lambda run, event: run.children.apply_reply(event),

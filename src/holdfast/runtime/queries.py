@@ -161,7 +161,7 @@ class Queries:
 
     def _rebuild(self, record: InstanceRecord, loaded: LoadedInstance) -> Run:
         """The run as of its last committed turn."""
-        run = self._runs.new_run(record.id, record.workflow, record.execution, loaded.payloads)
+        run = self._runs.new_run(record.id, record.workflow, record.execution, loaded.payloads, version=record.version)
         try:
             self._runs.replay(record.number, run, loaded.history)
         except BaseException:
@@ -302,6 +302,7 @@ class QueryService:
     def __init__(self, context: WorkerContext, instances: OwnedInstances, inbox: InboxReader, runs: RunFactory) -> None:
         self._store = context.session.store
         self._workflows = tuple(context.registry.workflows)
+        self._versions = context.registry.versions
         self._committer = context.committer
         self._trouble = context.session.trouble
         self._lease = context.lease
@@ -330,7 +331,7 @@ class QueryService:
         if waiting.has_expired:
             await self._committer.commit(DeleteQueries())
         if waiting.has_queries and self._workflows:
-            take = ClaimQueries(owner=self._lease.key, workflows=self._workflows, limit=BATCH)
+            take = ClaimQueries(owner=self._lease.key, workflows=self._workflows, versions=self._versions, limit=BATCH)
             outcome = await self._committer.commit(take)
             if isinstance(outcome, ClaimedQueries):
                 for query in outcome.queries:

@@ -121,7 +121,8 @@ class InstanceRecord(Record, frozen=True):
     number: InstanceNumber
     id: InstanceId
     workflow: str
-    version: str
+    version: str | None
+    """The version of the workflow on which it runs (R6). None: its first turn is yet to choose one."""
     state: InstanceState
     execution: int
     turn: int
@@ -294,6 +295,8 @@ class WorkerRow(Record, frozen=True):
     activities: str | None = None
     abandoned: int = 0
     """The number of abandoned bodies that still run (A5), as of its last heartbeat."""
+    versions: str | None = None
+    """The versions of its workflows that are written as code, as a JSON object. None as for `workflows`."""
 
 
 WORKER_COLUMNS: Final = WorkerRow.__struct_fields__
@@ -323,6 +326,15 @@ class OpenCount(Record, frozen=True):
 
     workflow: str
     state: InstanceState
+    instances: int
+
+
+class VersionCount(Record, frozen=True):
+    """The number of open instances of one version of a workflow that have the same owner, or none."""
+
+    workflow: str
+    version: str | None
+    owner: WorkerKey | None
     instances: int
 
 

@@ -50,7 +50,9 @@ def test_an_instance_that_is_neither_paused_nor_blocked_is_refused_with_a_senten
 
 
 def test_an_instance_is_paused_and_resumed(filled: Command) -> None:
-    assert filled("pause", "open", "--reason", "wait for Ada").out == "open is PAUSED: holdfast resume lets it continue\n"
+    assert (
+        filled("pause", "open", "--reason", "wait for Ada").out == "open is PAUSED: holdfast resume lets it continue\n"
+    )
     shown = filled("show", "open").out
     assert "paused since" in shown
     assert "wait for Ada" in shown

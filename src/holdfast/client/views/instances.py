@@ -13,7 +13,7 @@ import msgspec
 from holdfast.authoring.validation import checked_integer
 from holdfast.core.activity_options import decode_options
 from holdfast.core.attributes import Attributes, read_value
-from holdfast.core.history import Payload
+from holdfast.core.history import AttributesChanged, HistoryEvent, Payload, Started, encode_event
 from holdfast.core.lifecycle import AttemptState, InstanceState
 from holdfast.core.updates import UpdateState
 from holdfast.payloads.failures import Failure
@@ -173,11 +173,13 @@ class MessageView(msgspec.Struct, frozen=True, kw_only=True):
     """A message in the inbox that no turn has consumed yet."""
 
     kind: str
-    """`event`, `update`, `cancel` (a request to cancel), `answer` (of an activity or a child) or `unreadable`."""
+    """`event`, `update`, `cancel` (a request to cancel), `attributes` (set by a client), `answer` (of an activity or a
+    child) or `unreadable`."""
     name: str
     id: str
     value: Any
-    """The value of the event, the arguments of the update or the reason to cancel; or an `Excerpt`."""
+    """The value of the event, the arguments of the update, the reason to cancel, or the attributes by name, None for
+    one that is deleted; or an `Excerpt`."""
     sent_at: dt.datetime | None
     is_awaited: bool = True
     """False for an event for which no wait is open."""
@@ -212,7 +214,8 @@ class Description(Stateful, frozen=True, kw_only=True):
 
     id: str
     workflow: str
-    version: str
+    version: str | None
+    """None until the first turn has chosen it (R6)."""
     execution: int
     """The execution that is described: the newest, unless another one was asked for."""
     turn: int
@@ -271,7 +274,8 @@ class Summary(Stateful, frozen=True, kw_only=True):
     """Unique in the store, unlike the id (G3). The next page is the one `before` the last number."""
     id: str
     workflow: str
-    version: str
+    version: str | None
+    """None until the first turn has chosen it (R6)."""
     execution: int
     created_at: dt.datetime
     closed_at: dt.datetime | None
@@ -375,6 +379,22 @@ def attribute_values(stored: Attributes) -> dict[str, Any]:
             text = ", ".join(value.keys)[:LONGEST_EXCERPT]
             values[name] = Excerpt(text=text, length=None, reason="unreadable")
     return values
+
+
+def event_fields(event: HistoryEvent) -> dict[str, Any]:
+    """The fields of an event, with its kind as `event`, and with attributes as values instead of keys."""
+    fields: dict[str, Any] = msgspec.json.decode(encode_event(event))
+    if isinstance(event, AttributesChanged):
+        fields["values"] = changed_values(event)
+    elif isinstance(event, Started) and event.attributes:
+        fields["attributes"] = attribute_values(event.attributes)
+    return fields
+
+
+def changed_values(event: AttributesChanged) -> dict[str, Any]:
+    """The values that a client set, by name; None for an attribute that it deleted."""
+    present = {name: value for name, value in event.values.items() if value is not None}
+    return dict.fromkeys(event.values) | attribute_values(present)
 
 
 def summary(record: InstanceRecord, attributes: Attributes | None = None) -> Summary:

@@ -33,6 +33,7 @@ from holdfast.client.views.instances import (
     Values,
     attempt_view,
     attribute_values,
+    changed_values,
     moment,
     stored_failure,
 )
@@ -42,6 +43,7 @@ from holdfast.core.collation import PADDING, padded
 from holdfast.core.flow.definition import decode_definition, first_key
 from holdfast.core.flow.snapshot import FlowSnapshot
 from holdfast.core.history import (
+    AttributesChanged,
     CancelRequested,
     EventReceived,
     ExecutionCancelled,
@@ -358,6 +360,8 @@ def _message_view(row: InboxRow, event: HistoryEvent | None, values: Values, awa
             return MessageView(kind="update", name=event.name, id=event.id, value=value, sent_at=sent_at)
         case CancelRequested():
             return MessageView(kind="cancel", name="", id="", value=event.reason or None, sent_at=sent_at)
+        case AttributesChanged():
+            return MessageView(kind="attributes", name="", id="", value=changed_values(event), sent_at=sent_at)
         case None:
             return MessageView(kind="unreadable", name="", id="", value=values.of(row.event), sent_at=sent_at)
         case _:

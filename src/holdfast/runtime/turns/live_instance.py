@@ -114,6 +114,7 @@ class LiveInstance:
     """One live execution. At most one of its turns is uncommitted at any time (G11)."""
 
     __slots__ = (
+        "chooses_version",
         "execution",
         "fence",
         "has_uncommitted_turn",
@@ -165,6 +166,8 @@ class LiveInstance:
         self.kept_events: dict[str, deque[Message]] = {}
         """G6: events that no code waits for, by name. They stay in the inbox, too."""
         self.timers: dict[int, int] = {}
+        self.chooses_version = False
+        """Its first turn stores the version on which it runs (R6)."""
 
     @classmethod
     def new(cls, start: Start, now_ms: int, run: Run) -> "LiveInstance":
@@ -183,7 +186,7 @@ class LiveInstance:
     @classmethod
     def of(cls, record: InstanceRecord, run: Run) -> "LiveInstance":
         """A claimed instance, which continues after the last turn in the store."""
-        return cls(
+        live = cls(
             number=record.number,
             instance_id=record.id,
             workflow=record.workflow,
@@ -193,6 +196,8 @@ class LiveInstance:
             stamp_ms=record.stamp_ms,
             run=run,
         )
+        live.chooses_version = record.version is None
+        return live
 
     @property
     def is_idle(self) -> bool:

@@ -240,7 +240,7 @@ class OwnedInstances:
         """G12: record the reason, so that a worker whose code fits may claim the instance. Nothing of it is deleted."""
         number = instance.number
         owner = self._context.lease.key
-        build = self._context.registry.build
+        build = self._context.build
         member = Block(number=number, owner=owner, fence=instance.fence, reason=reason, build=build)
 
         def done(outcome: Outcome) -> None:

@@ -95,9 +95,10 @@ class TurnTaker:
         registry, runs = self._context.registry, self._runs
         if self._is_stopped or not self._context.lease.is_valid or not self._live.has_room:
             return False
-        if start.workflow not in registry.workflows or not runs.flows.has(start.workflow, started.flow):
+        code = registry.find(start.workflow, start.version)
+        if code is None or not runs.flows.has(start.workflow, started.flow):
             return False
-        run = runs.new_run(start.id, start.workflow, 1, {}, started.flow)
+        run = runs.new_run(start.id, start.workflow, 1, {}, version=start.version, flow=started.flow)
         live = LiveInstance.new(start, started.time_ms, run)
         messages: list[Message] = []
         try:
@@ -110,7 +111,7 @@ class TurnTaker:
             self._committer.submit(with_started(start, started), partial(self._on_start_alone, built, done))
             return True
         self._starting.add(live)
-        start = msgspec.structs.replace(start, first=built.turn, mail_taken=len(messages) > 1)
+        start = msgspec.structs.replace(start, version=run.version, first=built.turn, mail_taken=len(messages) > 1)
         self._committer.submit(start, partial(self._on_start, live, built, done))
         return True
 

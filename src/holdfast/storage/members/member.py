@@ -23,6 +23,7 @@ from holdfast.storage.members.instances import (
     Resume,
     RetryBlocked,
     SaveFlow,
+    SetAttributes,
     SetDeadline,
     Start,
     Terminate,
@@ -58,6 +59,7 @@ Member = (
     | Expire
     | CloseChildren
     | SaveFlow
+    | SetAttributes
     | Watch
     | LiftNumbers
     | RestoreInstances

@@ -3,6 +3,7 @@
 from typing import Final, NamedTuple
 
 from holdfast.core.admission import EventVerdict
+from holdfast.core.attributes import MOST_ATTRIBUTES, StoredAttribute
 from holdfast.core.deadlines import DeadlineVerdict
 from holdfast.core.lifecycle import AttemptState, InstanceState
 from holdfast.core.pauses import PauseVerdict, ResumeVerdict
@@ -115,6 +116,17 @@ class ResumedInstance(Record, frozen=True):
     """The queues with attempts that are available again."""
 
 
+class ChangedAttributes(Record, frozen=True):
+    """The instance as it was found, with the attributes that it would have. More than are allowed change nothing."""
+
+    instance: InstanceRecord
+    attributes: dict[str, StoredAttribute]
+
+    @property
+    def was_changed(self) -> bool:
+        return len(self.attributes) <= MOST_ATTRIBUTES
+
+
 class ClaimedInstances(Record, frozen=True):
     """Instances that are now in the claimer's name."""
 
@@ -196,6 +208,7 @@ Outcome = (
     | RetriedInstance
     | PausedInstance
     | ResumedInstance
+    | ChangedAttributes
     | ClaimedInstances
     | ClaimedAttempts
     | QueuedAttempts

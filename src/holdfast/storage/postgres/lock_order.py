@@ -31,6 +31,7 @@ from holdfast.storage.members.instances import (
     Resume,
     RetryBlocked,
     SaveFlow,
+    SetAttributes,
     SetDeadline,
     Start,
     Terminate,
@@ -102,7 +103,7 @@ def _note(named: LockSet, member: Member) -> None:
             named.numbers.add(member.number)
         case Expire() | CloseChildren():
             _note_target(named, "", member.number, may_end=True)
-        case Terminate() | RetryBlocked() | Pause() | Resume():
+        case Terminate() | RetryBlocked() | Pause() | Resume() | SetAttributes():
             _note_target(named, member.id, member.number, may_end=isinstance(member, Terminate | Resume))
         case Deliver():
             _note_message(named, member)

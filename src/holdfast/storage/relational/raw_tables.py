@@ -29,6 +29,7 @@ class RawInstance(Raw, frozen=True):
     number: int
     id: str
     workflow: str
+    version: str
     state: str
     execution: int
     turn: int

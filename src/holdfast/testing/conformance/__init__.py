@@ -36,6 +36,7 @@ from holdfast.testing.conformance.stale_workers import LostOwnerRules, StaleWork
 from holdfast.testing.conformance.streams import StreamRules
 from holdfast.testing.conformance.terminations import TerminationRules
 from holdfast.testing.conformance.updates import UpdateRules
+from holdfast.testing.conformance.versions import VersionRules
 from holdfast.testing.conformance.wakeups import WakeupRules
 from holdfast.testing.conformance.workers import WorkerListRules, WorkerRules
 
@@ -57,6 +58,7 @@ class StoreConformance(
     StateValueRules,
     SharedStoreRules,
     ContinueAsNewRules,
+    VersionRules,
     MessageRules,
     ChildRules,
     DeadlineRules,

@@ -27,6 +27,7 @@ from holdfast.storage.members.instances import (
     Resume,
     RetryBlocked,
     SaveFlow,
+    SetAttributes,
     SetDeadline,
     Start,
     Terminate,
@@ -41,6 +42,7 @@ from holdfast.storage.members.turns import StreamValues, Turn
 from holdfast.storage.members.workers import MarkWorkerLost, ReleaseUnknown
 from holdfast.storage.relational.apply import attempts
 from holdfast.storage.relational.apply.activity_events import apply_handle_reports
+from holdfast.storage.relational.apply.attributes import apply_set_attributes
 from holdfast.storage.relational.apply.children import apply_close_children, apply_terminate
 from holdfast.storage.relational.apply.contract_inserts import apply_insert_report, apply_insert_request
 from holdfast.storage.relational.apply.deadlines import apply_expire, apply_set_deadline
@@ -114,6 +116,7 @@ APPLY_BY_TYPE: Final[dict[type[Member], Callable[[Transaction, Any], Outcome]]] 
     Expire: apply_expire,
     CloseChildren: apply_close_children,
     SaveFlow: apply_save_flow,
+    SetAttributes: apply_set_attributes,
     Watch: apply_watch,
     LiftNumbers: apply_lift_numbers,
     RestoreInstances: apply_restore_instances,
