@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from tests.scenarios.kinds import are_files
 from tests.scenarios.support import check_tables, engine_of, rows, together, until
+from tests.support.inside import worker_of
 
 import holdfast as hf
 from holdfast.audit.auditor import audit
@@ -220,6 +221,7 @@ def test_R25_a_deadline_that_passed_is_applied_in_due_order(tmp_path: Path) -> N
             # simulated time
             await asyncio.sleep(1.0)
             assert (await handle.describe()).state == "PAUSED"
+            await handle.raise_event("never")  # it comes behind the deadline
             checked(path)
             await handle.resume()
             assert await handle.result(timeout=10) == ["before", "deadline", "after"]
@@ -473,6 +475,7 @@ def test_R20_a_turn_of_a_stale_worker_is_rejected_after_the_pause_and_the_resume
             assert await handle.query("done", returns=list[str]) in ([], ["1"])
             await until(lambda: rows(path, "SELECT 1 FROM attempts WHERE state = 'COMPLETED'"))
             async with hf.connect(path) as client, engine_of(path, steps, quick) as second:
+                worker_of(first).claimer.close()  # so that the second one claims it
                 await client.get("it").pause()
                 await client.get("it").resume()
                 await second.get("it").update("note", "b", returns=str)
