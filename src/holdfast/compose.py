@@ -15,6 +15,7 @@ from holdfast.runtime.platform import ClockAndIds, Platform, SystemClockAndIds
 from holdfast.storage.contract import (
     CODE_CHECKS,
     OPEN_CONTRACT,
+    PAUSE,
     RAW_TABLES,
     RESTORE,
     SEARCH,
@@ -153,6 +154,12 @@ def file_damage(path: Path) -> list[str]:
     from holdfast.storage.sqlite.backup import damage_of  # noqa: PLC0415 - as above
 
     return damage_of(path)
+
+
+def check_pauses(store: object) -> None:
+    """Raise `InvalidOption` if a store cannot pause instances (R20)."""
+    if PAUSE not in capabilities_of(store):
+        raise InvalidOption(f"{type(store).__name__} cannot pause instances: it does not declare {PAUSE!r}")
 
 
 def restorable(store: object) -> RestorableStore:

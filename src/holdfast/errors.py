@@ -278,6 +278,18 @@ class Failure(HoldfastError):
     """
 
 
+class InstanceNotPaused(HoldfastError):
+    """The instance is not PAUSED, so there is nothing to resume (R22)."""
+
+
+class InstanceNotRunning(HoldfastError):
+    """The instance is BLOCKED or was asked to cancel, so it cannot be paused (R20)."""
+
+
+class NothingExhausted(HoldfastError):
+    """None of the activities of the instance has used up its retries, so there is no failure to let through (R27)."""
+
+
 class WorkflowFailed(HoldfastError):
     """The workflow failed. `cause` is the error that ended it."""
 

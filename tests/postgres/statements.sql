@@ -219,6 +219,9 @@ UPDATE "shop".attempts SET ledger = ledger + $1, heartbeat_at_ms = $2, expires_a
 -- entered_responses
 SELECT 1 FROM "shop".attempts WHERE number = $1 AND execution = $2 AND activity = $3 AND dimension = $4 AND attempt = $5 AND owner = $6 AND state IN ('RUNNING', 'CANCELLED_RUNNING') AND ledger / 1000000 = $7;
 
+-- exhausted_attempts
+SELECT {attempt_columns} FROM "shop".attempts WHERE number = $1 AND (state || '') = 'READY' AND failure IS NOT NULL ORDER BY execution, activity, dimension, attempt FOR NO KEY UPDATE;
+
 -- exit_pending
 UPDATE "shop".attempts SET ledger = ledger + $1 WHERE number = $2 AND execution = $3 AND activity = $4 AND dimension = $5 AND attempt = $6 AND ledger % 1000000000000 / 1000000 - ledger % 1000000 >= $1;
 
@@ -275,6 +278,12 @@ UPDATE "shop".attempts SET expires_at_ms = $1 WHERE number = $2 AND state = 'CAN
 
 -- heartbeat_attempt
 UPDATE "shop".attempts SET heartbeat_at_ms = $1, details = COALESCE($2, details), expires_at_ms = $3 WHERE number = $4 AND execution = $5 AND activity = $6 AND dimension = $7 AND attempt = $8 AND owner = $9 AND state IN ('RUNNING', 'CANCELLED_RUNNING') RETURNING state, cancel_requested_at_ms;
+
+-- hold_attempt
+UPDATE "shop".attempts SET failure = $1 WHERE number = $2 AND execution = $3 AND activity = $4 AND dimension = $5 AND attempt = $6 AND state = 'READY';
+
+-- hold_deadline
+UPDATE "shop".instances SET expires_at_ms = NULL WHERE number = $1 AND state = 'PAUSED';
 
 -- insert_attempt
 INSERT INTO "shop".attempts (number, execution, activity, attempt, name, queue, state, ledger, owner, input, options, available_at_ms, scheduled_at_ms, started_at_ms, expires_at_ms, failures, losses, details) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18);
@@ -412,7 +421,7 @@ SELECT min(expires_at_ms) FROM "shop".attempts WHERE expires_at_ms > $1 UNION AL
 SELECT nextval('"shop".instance_numbers') FROM generate_series(1, $1::int);
 
 -- next_ready
-SELECT available_at_ms FROM "shop".attempts WHERE state = 'READY' AND queue = $1 AND available_at_ms > $2 AND name = ANY (ARRAY(SELECT value FROM jsonb_array_elements_text(($3)::jsonb) AS json_each(value))) ORDER BY available_at_ms LIMIT 1;
+SELECT available_at_ms FROM "shop".attempts WHERE state = 'READY' AND queue = $1 AND available_at_ms > $2 AND available_at_ms < 1152921504606846976 AND name = ANY (ARRAY(SELECT value FROM jsonb_array_elements_text(($3)::jsonb) AS json_each(value))) ORDER BY available_at_ms LIMIT 1;
 
 -- numbers_of_ids
 SELECT number, parent FROM "shop".instances WHERE id = ANY ($1::text[]) AND superseded_at_ms IS NULL;
@@ -462,6 +471,9 @@ SELECT parent.number, child.parent_execution, child.parent_step, parent.state, p
 -- parents_of
 SELECT parent FROM "shop".instances WHERE number = ANY ($1::bigint[]) AND parent IS NOT NULL;
 
+-- pause_instance
+UPDATE "shop".instances SET state = 'PAUSED', paused_from = state, paused_at_ms = $1, pause_reason = $2, fence = fence + 1, owner = NULL, claimable_at_ms = NULL WHERE number = $3 AND state IN ('REQUESTED', 'RUNNING');
+
 -- peek_inbox
 SELECT {inbox_columns} FROM "shop".inbox WHERE number = $1 ORDER BY row LIMIT $2;
 
@@ -478,7 +490,7 @@ UPDATE "shop".attempts SET state = 'PREPARING', ledger = $1, owner = $2 WHERE nu
 UPDATE "shop".attempts SET state = 'QUEUED', ledger = $1, owner = $2, heartbeat_at_ms = $3, expires_at_ms = $4 WHERE number = $5 AND execution = $6 AND activity = $7 AND dimension = $8 AND attempt = $9 AND state = 'READY' AND ledger = $10;
 
 -- queues
-SELECT queue, CAST(sum(ready) AS BIGINT), CAST(sum(later) AS BIGINT), CAST(sum(running) AS BIGINT), min(oldest_at_ms) FROM ( SELECT queue, count(*) FILTER (WHERE available_at_ms <= $1) AS ready, count(*) FILTER (WHERE available_at_ms > $1) AS later, 0 AS running, min(available_at_ms) FILTER (WHERE available_at_ms <= $1) AS oldest_at_ms FROM "shop".attempts WHERE state = 'READY' GROUP BY queue UNION ALL SELECT queue, 0, 0, count(*), NULL FROM "shop".attempts WHERE owner IS NOT NULL AND closed_at_ms IS NULL GROUP BY queue UNION ALL SELECT queue, 0, 0, count(*), NULL FROM "shop".attempts WHERE expires_at_ms IS NOT NULL AND owner IS NULL AND state <> 'READY' AND closed_at_ms IS NULL GROUP BY queue ) AS counted GROUP BY queue;
+SELECT queue, CAST(sum(ready) AS BIGINT), CAST(sum(later) AS BIGINT), CAST(sum(running) AS BIGINT), min(oldest_at_ms) FROM ( SELECT queue, count(*) FILTER (WHERE available_at_ms <= $1) AS ready, count(*) FILTER (WHERE available_at_ms > $1) AS later, 0 AS running, min(available_at_ms) FILTER (WHERE available_at_ms <= $1) AS oldest_at_ms FROM "shop".attempts WHERE state = 'READY' AND available_at_ms < 1152921504606846976 GROUP BY queue UNION ALL SELECT queue, 0, 0, count(*), NULL FROM "shop".attempts WHERE owner IS NOT NULL AND closed_at_ms IS NULL GROUP BY queue UNION ALL SELECT queue, 0, 0, count(*), NULL FROM "shop".attempts WHERE expires_at_ms IS NOT NULL AND owner IS NULL AND state <> 'READY' AND closed_at_ms IS NULL GROUP BY queue ) AS counted GROUP BY queue;
 
 -- raise_fences
 UPDATE "shop".instances SET fence = fence + $1::bigint WHERE number = ANY (ARRAY( SELECT number FROM "shop".instances WHERE number > $2 AND closed_at_ms IS NULL ORDER BY number LIMIT $3 FOR NO KEY UPDATE )) RETURNING number;
@@ -583,7 +595,7 @@ SELECT sequence FROM "shop".activity_events WHERE activity_exec_id = $1 AND stat
 INSERT INTO "shop".workers (key, state, token, deadline_ms, lease_ms, host, queues, build, registered_at_ms, slots, workflows, activities, abandoned, versions) VALUES ($1, 'ACTIVE', $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13);
 
 -- release_attempt
-UPDATE "shop".attempts SET state = 'READY', owner = NULL, expires_at_ms = $1 WHERE number = $2 AND execution = $3 AND activity = $4 AND dimension = $5 AND attempt = $6 AND state IN ('QUEUED', 'PREPARING');
+UPDATE "shop".attempts SET state = 'READY', owner = NULL, available_at_ms = $1, expires_at_ms = $2 WHERE number = $3 AND execution = $4 AND activity = $5 AND dimension = $6 AND attempt = $7 AND state IN ('QUEUED', 'PREPARING');
 
 -- release_instance
 UPDATE "shop".instances SET owner = NULL, claimable_at_ms = CASE WHEN EXISTS ( SELECT 1 FROM "shop".inbox WHERE inbox.number = instances.number AND (inbox.name IS NULL OR (inbox.name = '') <> EXISTS (SELECT 1 FROM jsonb_array_elements_text((instances.waits)::jsonb) AS json_each(value) WHERE value = inbox.name)) ) THEN 0 ELSE (SELECT min(due_at_ms) FROM "shop".timers WHERE timers.number = instances.number AND timers.execution = instances.execution) END WHERE number = $1 AND fence = $2 AND owner = $3;
@@ -607,7 +619,13 @@ SELECT found.row, left(event_id, 1024), left(activity_exec_id, 1024), CASE WHEN 
 UPDATE "shop".attempts SET state = 'CANCELLED_RUNNING', cancel_requested_at_ms = $1, expires_at_ms = $2 WHERE number = $3 AND execution = $4 AND activity = $5 AND dimension = $6 AND attempt = $7 AND state = 'RUNNING' AND ledger / 1000000 = $8 / 1000000;
 
 -- request_cancel
-UPDATE "shop".instances SET state = $1 WHERE number = $2 AND state = $3;
+UPDATE "shop".instances SET state = $1, paused_at_ms = NULL, paused_from = NULL, pause_reason = NULL WHERE number = $2 AND state = $3;
+
+-- restore_attempts
+UPDATE "shop".attempts SET failure = NULL, scheduled_at_ms = scheduled_at_ms + $3 - $2, expires_at_ms = expires_at_ms - 1152921504606846976 + $3 - $2, available_at_ms = CASE WHEN available_at_ms - 1152921504606846976 <= $2 THEN available_at_ms - 1152921504606846976 + $3 - $2 WHEN available_at_ms - 1152921504606846976 <= $3 THEN $3 ELSE available_at_ms - 1152921504606846976 END WHERE number = $1 AND (state || '') = 'READY' AND available_at_ms >= 1152921504606846976;
+
+-- resume_instance
+UPDATE "shop".instances SET state = $1, paused_at_ms = NULL, paused_from = NULL, pause_reason = NULL, claimable_at_ms = $2, deadline_at_ms = deadline_at_ms + $3, expires_at_ms = deadline_at_ms + $3 WHERE number = $4 AND state = $5;
 
 -- retry_blocked
 UPDATE "shop".instances SET state = 'RUNNING', blocked = NULL, blocked_by = NULL, losses = 0, claimable_at_ms = 0 WHERE number = $1 AND state = 'BLOCKED';
@@ -679,7 +697,7 @@ UPDATE "shop".instances SET superseded_at_ms = $1 WHERE id = $2 AND superseded_a
 UPDATE "shop".instances SET superseded_at_ms = $1 WHERE number = $2 AND superseded_at_ms IS NULL;
 
 -- terminate_instance
-UPDATE "shop".instances SET state = $1, outcome = $2, turn = turn + 1, stamp_ms = CASE WHEN stamp_ms > $3 THEN stamp_ms ELSE $3 END, closed_at_ms = $3, owner = NULL, claimable_at_ms = NULL, blocked = NULL WHERE number = $4 AND state = $5;
+UPDATE "shop".instances SET state = $1, outcome = $2, turn = turn + 1, stamp_ms = CASE WHEN stamp_ms > $3 THEN stamp_ms ELSE $3 END, closed_at_ms = $3, owner = NULL, claimable_at_ms = NULL, blocked = NULL, paused_at_ms = NULL, paused_from = NULL, pause_reason = NULL WHERE number = $4 AND state = $5;
 
 -- update_offer
 UPDATE "shop".offers SET claim = $1, sequences = $2 WHERE exec_id = $3;
@@ -704,6 +722,12 @@ UPDATE "shop".instances SET watchers = CASE WHEN watchers IS NULL OR length(watc
 
 -- withdraw_offer
 UPDATE "shop".offers SET withdrawn_at_ms = $1 WHERE exec_id = $2;
+
+-- withheld_queues
+SELECT DISTINCT queue FROM "shop".attempts WHERE number = $1 AND (state || '') = 'READY' AND available_at_ms >= 1152921504606846976;
+
+-- withhold_attempts
+UPDATE "shop".attempts SET available_at_ms = available_at_ms + 1152921504606846976, expires_at_ms = expires_at_ms + 1152921504606846976 WHERE number = $1 AND (state || '') = 'READY' AND available_at_ms < 1152921504606846976;
 
 -- worker_loads
 SELECT owner, CAST(sum(attempts) AS BIGINT), CAST(sum(instances) AS BIGINT) FROM ( SELECT owner, count(*) AS attempts, 0 AS instances FROM "shop".attempts WHERE owner IS NOT NULL AND closed_at_ms IS NULL GROUP BY owner UNION ALL SELECT owner, 0, count(*) FROM "shop".instances WHERE owner IS NOT NULL GROUP BY owner ) AS counted GROUP BY owner;

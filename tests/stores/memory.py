@@ -12,6 +12,7 @@ import msgspec
 from tests.stores import memory_attempts as attempts
 from tests.stores import memory_endings as endings
 from tests.stores import memory_instances as instances
+from tests.stores import memory_pauses as pauses
 from tests.stores import memory_restoring as restoring
 from tests.stores.filter_model import ModelInstance, matches
 from tests.stores.memory_instances import may_run
@@ -35,6 +36,7 @@ from holdfast.storage.contract import (
     CODE_CHECKS,
     COMMITS_KEPT_MS,
     COUNTS,
+    PAUSE,
     RESTORE,
     SEARCH,
     TOMBSTONES_KEPT_MS,
@@ -55,7 +57,9 @@ from holdfast.storage.members.instances import (
     ClaimInstances,
     CloseChildren,
     Expire,
+    Pause,
     Release,
+    Resume,
     RetryBlocked,
     SaveFlow,
     SetAttributes,
@@ -115,6 +119,8 @@ APPLY_BY_TYPE: Final[dict[type[Member], Callable[[MemoryTables, Any], Outcome]]]
     RunPrepared: attempts.apply_run_prepared,
     Release: instances.apply_release,
     RetryBlocked: instances.apply_retry_blocked,
+    Pause: pauses.apply_pause,
+    Resume: pauses.apply_resume,
     Block: instances.apply_block,
     SetAttributes: instances.apply_set_attributes,
     HeartbeatAttempt: attempts.apply_heartbeat_attempt,
@@ -139,7 +145,7 @@ APPLY_BY_TYPE: Final[dict[type[Member], Callable[[MemoryTables, Any], Outcome]]]
 class MemoryStore(StoreDefaults):
     """Implements `Store` and `SearchStore`. What is about files it leaves to `StoreDefaults`."""
 
-    capabilities = frozenset({SEARCH, RESTORE, COUNTS, CODE_CHECKS})
+    capabilities = frozenset({SEARCH, PAUSE, RESTORE, COUNTS, CODE_CHECKS})
 
     def __init__(self, clock: Callable[[], int], tables: MemoryTables | None = None) -> None:
         self._clock = clock
@@ -504,7 +510,7 @@ class MemoryStore(StoreDefaults):
 
     async def queues(self) -> list[QueueRow]:
         now_ms, rows = self.now_ms(), self.tables.attempts.values()
-        ready = [row for row in rows if row.state is AttemptState.READY]
+        ready = [row for row in rows if row.state is AttemptState.READY and not row.is_withheld]
         running = [row.queue for row in rows if row.owner is not None and row.closed_at_ms is None]
         found: list[QueueRow] = []
         for queue in sorted({*(row.queue for row in ready), *running}):
@@ -545,7 +551,7 @@ class MemoryStore(StoreDefaults):
             return min((at_ms for at_ms in times if at_ms is not None and at_ms > after_ms), default=None)
 
         attempts = self.tables.attempts.values()
-        ready = (row for row in attempts if row.state is AttemptState.READY)
+        ready = (row for row in attempts if row.state is AttemptState.READY and not row.is_withheld)
         deadlines = [at_ms for at_ms, _ in _open_deadlines(self.tables)]
         instances = self.tables.instances.values()
         return NextDue(
@@ -660,7 +666,7 @@ def _timers(tables: MemoryTables, number: InstanceNumber, execution: int) -> lis
 
 def _open_deadlines(tables: MemoryTables) -> Iterable[tuple[int, Instance]]:
     for row in tables.instances.values():
-        if row.deadline is not None and row.is_open:
+        if row.deadline is not None and row.deadline.expires_at_ms is not None and row.is_open:
             yield row.deadline.expires_at_ms, row
 
 

@@ -27,7 +27,7 @@ from holdfast.runtime.committer import MAY_CLOSE_OTHERS
 from holdfast.storage.members.attempts import CancelActivity
 from holdfast.storage.members.base import CommitMember
 from holdfast.storage.members.contract_rows import InsertReport, InsertRequest
-from holdfast.storage.members.instances import RetryBlocked, SetAttributes, Start, Terminate, Watch
+from holdfast.storage.members.instances import Pause, Resume, RetryBlocked, SetAttributes, Start, Terminate, Watch
 from holdfast.storage.members.member import Member
 from holdfast.storage.members.messages import AskQuery, Deliver
 from holdfast.storage.members.outcomes import Outcome
@@ -66,8 +66,8 @@ TABLES: dict[str, tuple[Collection[Any], set[Any], set[Any]]] = {
         set(),
     ),
     "a client commits these members without a lease": (
-        {Start, Terminate, Deliver, AskQuery, CancelActivity, RetryBlocked, SetAttributes, InsertRequest, InsertReport}
-        | {Watch, LiftNumbers, RestoreInstances},
+        {Start, Terminate, Deliver, AskQuery, CancelActivity, RetryBlocked, SetAttributes}
+        | {Pause, Resume, InsertRequest, InsertReport, Watch, LiftNumbers, RestoreInstances},
         {member for member in MEMBERS if member.needs_lease is not CommitMember.needs_lease},
         set(),
     ),
@@ -147,8 +147,8 @@ def _named(types: Collection[Any]) -> list[str]:
 
 MEMBER_DEFAULTS: Mapping[str, str] = {
     "_is_likely": "AnswerQuery AskQuery Block CancelActivity ClaimAttempts ClaimInstances ClaimQueries CloseChildren "
-    "DeleteQueries Expire HandleReports InsertReport InsertRequest LiftNumbers MarkWorkerLost QueueAttempts "
-    "ReleaseUnknown RestoreInstances RetryBlocked SaveFlow SetAttributes SetDeadline StreamValues Terminate",
+    "DeleteQueries Expire HandleReports InsertReport InsertRequest LiftNumbers MarkWorkerLost Pause QueueAttempts "
+    "ReleaseUnknown RestoreInstances Resume RetryBlocked SaveFlow SetAttributes SetDeadline StreamValues Terminate",
 }
 """Functions that match on a member of a commit, with the members that take the default branch."""
 

@@ -22,6 +22,7 @@ from tools.mutations.metrics import METRICS
 from tools.mutations.mutant import Mutant
 from tools.mutations.open_contract import OPEN_CONTRACT
 from tools.mutations.optimistic import MANY_AT_ONCE
+from tools.mutations.pauses import PAUSING
 from tools.mutations.queries import ASKING
 from tools.mutations.requests_from_outside import FROM_OUTSIDE
 from tools.mutations.restoring import RESTORING
@@ -61,6 +62,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     + CONTRACT
     + CODE_CHECKS
     + FROM_OUTSIDE
+    + PAUSING
     + OPEN_CONTRACT
     + SHELL
     + FOUND

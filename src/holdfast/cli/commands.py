@@ -307,19 +307,36 @@ holdfast attributes order-7 'tags=["vip","late"]' --delete ticket""",
         details="The workflow gets an asyncio.CancelledError, and may handle it and continue.",
     ),
     CliCommand(
+        "pause",
+        "send:pause",
+        "Pause an instance: no turn is taken and no activity begins.",
+        ID,
+        option("--reason", "-r", metavar="TEXT", help="The reason, which holdfast show has."),
+        option("--family", is_flag=True, help="Pause its open descendants, too."),
+        STORE,
+        JSON,
+        details="Activities that run continue, and their results wait. Queries are answered, updates wait, and its "
+        "deadline goes on. holdfast resume lets the instance continue.",
+    ),
+    CliCommand(
         "resume",
         "send:resume",
-        "Let an instance continue that is blocked.",
+        "Let an instance continue that is paused or blocked.",
         Argument(
             "instance_id",
             "The id of the instance. If several have had it, the newest.",
             metavar="ID",
-            shell_complete=candidates("blocked instances"),
+            shell_complete=candidates("halted instances"),
         ),
+        option("--extend", metavar="DURATION", help="Move its deadline by so much: seconds, or such as 30m or 2d."),
+        option("--fail", is_flag=True, help="Let activities fail that have used up their retries."),
+        option("--family", is_flag=True, help="Resume its paused descendants, too."),
         STORE,
         JSON,
-        details="A worker that has its workflow tries the turn again, also a worker that has blocked it. An instance "
-        "whose turn still fails is blocked again. holdfast show has the reason why an instance is blocked.",
+        details="A paused instance continues. If its deadline passed meanwhile, that is applied first. An activity "
+        "that has used up its retries is tried again, or fails with --fail. Of a blocked instance a worker that has "
+        "its workflow tries the turn again, also a worker that has blocked it; one whose turn still fails is blocked "
+        "again. holdfast show has the reason of a pause or a block. The options are for paused instances.",
     ),
     CliCommand(
         "terminate",

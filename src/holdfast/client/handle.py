@@ -125,6 +125,25 @@ class Handle(Generic[R_co]):
         """
         await self._calls.retry_blocked(self._id, self.number)
 
+    async def pause(self, reason: str | None = None, *, family: bool = False) -> None:
+        """Pause the instance (R20): no turn is taken and no attempt begins until `resume`. Running bodies continue.
+
+        Returns when the pause is on disk. A second pause changes nothing. With `family` its open descendants are
+        paused, too. Raises `InstanceNotRunning` for an instance that is BLOCKED or was asked to cancel, and
+        `InstanceClosed`.
+        """
+        await self._calls.pauses.pause(self._id, self.number, reason, family=family)
+
+    async def resume(self, *, extend: Duration | None = None, fail: bool = False, family: bool = False) -> None:
+        """Let a PAUSED instance continue (R22). A deadline that has passed meanwhile is applied first.
+
+        `extend` moves the deadline by so much. If the instance was paused because an activity had used up its retries
+        (``on_exhausted="pause"``), the activity is tried again with a fresh budget; with `fail` it fails instead. With
+        `family` the PAUSED descendants continue, too. Raises `InstanceNotPaused`, `NothingExhausted` for a `fail`
+        without such an activity, and `InstanceClosed`.
+        """
+        await self._calls.pauses.resume(self._id, self.number, extend=extend, fail=fail, family=family)
+
     async def set_attributes(self, values: Mapping[str, AttributeValue | None]) -> dict[str, AttributeValue]:
         """Set attributes of the instance, and delete those whose value is None. Returns all that it has then.
 

@@ -14,6 +14,7 @@ from holdfast.authoring.registry import Registry
 from holdfast.authoring.validation import StartTime, checked_name, checked_reason, checked_start_ms
 from holdfast.authoring.workflow import BoundWorkflow, Workflow
 from holdfast.client.embedded_worker import EmbeddedWorker
+from holdfast.client.pause_calls import PauseCalls
 from holdfast.client.queries import QueryClient
 from holdfast.client.updates import UpdateClient
 from holdfast.compose import open_contract_of, search_store_of
@@ -50,6 +51,7 @@ from holdfast.payloads.failures import RecordedFailure, failed_message, to_excep
 from holdfast.payloads.signature import Signature, input_hash
 from holdfast.runtime.session import StoreSession
 from holdfast.storage.contract import Store
+from holdfast.storage.instance_endings import decide_cancel
 from holdfast.storage.members.attempts import CancelActivity
 from holdfast.storage.members.contract_rows import InsertRequest
 from holdfast.storage.members.instances import RetryBlocked, SetAttributes, Start, Terminate
@@ -100,6 +102,7 @@ class InstanceCalls:
         self.local = local
         self.queries = QueryClient(session, registry, local)
         self.updates = UpdateClient(session, registry.resolve, local)
+        self.pauses = PauseCalls(session, local)
 
     @property
     def store(self) -> Store:
@@ -367,7 +370,8 @@ class InstanceCalls:
         found = delivered.instance
         if delivered.verdict is EventVerdict.CLOSED:
             raise InstanceClosed(f"{instance_id!r} is {found.state}, so it cannot be cancelled any more")
-        if found.state in (InstanceState.REQUESTED, InstanceState.BLOCKED):
+        ends_at_once = isinstance(found, InstanceRecord) and decide_cancel(found).ends_at_once
+        if ends_at_once:
             self.session.instance_closed(instance_id, found.number)
 
     async def cancel_activity(self, instance_id: InstanceId, number: InstanceNumber | None, activity: str) -> None:

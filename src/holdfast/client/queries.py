@@ -138,7 +138,7 @@ class QueryClient:
     async def _answer_here(
         self, queries: Queries, worker: WorkerRuntime | None, record: InstanceRecord, name: str, data: bytes
     ) -> Reply | Unanswered:
-        reply = await queries.ask(record.number, name, data)
+        reply = await queries.ask(record.number, name, data, record)
         is_elsewhere = record.owner is not None and (worker is None or record.owner != worker.lease.key)
         if isinstance(reply, Reply) and reply.kind is ReplyKind.REFUSED and is_elsewhere:
             # The owner may have code that fits the history, unlike this process.

@@ -15,7 +15,7 @@ from holdfast.core.lifecycle import AttemptState, InstanceState
 from holdfast.core.run import TurnOutput
 from holdfast.runtime.observing import ObservedInstance
 from holdfast.storage.members.attempts import ClaimAttempts, Completion, OpenNextAttempt
-from holdfast.storage.members.instances import Expire, Start, Terminate
+from holdfast.storage.members.instances import Expire, Resume, Start, Terminate
 from holdfast.storage.members.member import Member
 from holdfast.storage.members.messages import Deliver
 from holdfast.storage.members.outcomes import (
@@ -27,11 +27,12 @@ from holdfast.storage.members.outcomes import (
     HandledRows,
     Outcome,
     Rejected,
+    ResumedInstance,
     StartedInstance,
     TerminatedInstance,
 )
 from holdfast.storage.members.turns import Turn
-from holdfast.storage.records import AttemptRecord, HistoryRow
+from holdfast.storage.records import AttemptRecord, HistoryRow, InstanceRecord
 
 RUNNING: Final = AttemptState.RUNNING
 COMPLETED: Final = AttemptState.COMPLETED
@@ -221,13 +222,20 @@ class WorkerMetrics:
                 self.instances_closed[outcome.instance.workflow, InstanceState.FAILED] += 1
             self._count_children(outcome)
 
+    def count_resume(self, member: Resume, outcome: Outcome) -> None:
+        """The deadline of an instance that had not begun may have passed during the pause (R25)."""
+        del member
+        if isinstance(outcome, ResumedInstance):
+            if outcome.has_ended:
+                self.instances_closed[outcome.instance.workflow, InstanceState.FAILED] += 1
+            self._count_children(outcome)
+
     def count_delivery(self, message: Deliver, outcome: Outcome) -> None:
         """A cancel ends an instance at once that has not begun (A9)."""
         if isinstance(outcome, Delivered):
-            state = outcome.instance.state
-            if isinstance(message.event, CancelRequested) and state is InstanceState.REQUESTED:
-                workflow = getattr(outcome.instance, "workflow", "")
-                self.instances_closed[workflow, InstanceState.CANCELLED] += 1
+            found = outcome.instance
+            if isinstance(message.event, CancelRequested) and isinstance(found, InstanceRecord) and not found.has_begun:
+                self.instances_closed[found.workflow, InstanceState.CANCELLED] += 1
             self._count_children(outcome)
 
     # ------------------------------------------------------------ parts
@@ -253,7 +261,8 @@ class WorkerMetrics:
         self._count_children(outcome)
 
     def _count_children(
-        self, outcome: Applied | HandledRows | StartedInstance | TerminatedInstance | Expired | Delivered
+        self,
+        outcome: Applied | HandledRows | StartedInstance | TerminatedInstance | Expired | Delivered | ResumedInstance,
     ) -> None:
         for child in outcome.ended:
             if child.state is not None:
@@ -268,6 +277,7 @@ COUNT_BY_TYPE: Final[dict[type[Any], Callable[[WorkerMetrics, Any, Outcome], Non
     ClaimAttempts: lambda metrics, member, outcome: metrics.count_claims(member, outcome),  # `MeteredCounts` adds to it
     Terminate: WorkerMetrics.count_termination,
     Expire: WorkerMetrics.count_expiry,
+    Resume: WorkerMetrics.count_resume,
     Deliver: WorkerMetrics.count_delivery,
 }
 """The members that change a counter, apart from what their outcomes say about others."""

@@ -431,7 +431,9 @@ def log_failed_attempt(
     attempt: AttemptRecord, failure: RecordedFailure, ended: Completion | OpenNextAttempt, *, now_ms: int
 ) -> None:
     """Log an attempt that failed or timed out, with the time of the next attempt."""
-    if isinstance(ended, OpenNextAttempt):
+    if isinstance(ended, OpenNextAttempt) and ended.exhausted is not None:
+        what_next = "its retries are used up, and the instance is paused: holdfast resume"
+    elif isinstance(ended, OpenNextAttempt):
         seconds = max(0, ended.next.available_at_ms - now_ms) / MILLISECONDS
         what_next = f"attempt {ended.next.attempt} begins in {seconds:g} s"
     else:

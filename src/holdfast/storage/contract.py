@@ -464,6 +464,9 @@ def searchable(store: Store) -> SearchStore | None:
     return cast("SearchStore", store) if SEARCH in getattr(store, "capabilities", ()) else None
 
 
+PAUSE: Final = "pause"
+"""The capability of a store that pauses instances (R20): it applies `Pause` and `Resume`, and pauses an instance by an
+`OpenNextAttempt` whose retries are used up."""
 RESTORE: Final = "restore"
 """The capability of a store that can be made fit for use after a backup was restored (R2): it implements
 `RestorableStore` and applies the members of `members.restoring`."""

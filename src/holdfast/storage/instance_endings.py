@@ -40,13 +40,14 @@ class CancelResult(NamedTuple):
     ends_at_once: bool = False
 
 
-def decide_cancel(state: InstanceState) -> CancelResult:
+def decide_cancel(found: InstanceRecord) -> CancelResult:
     """A9: the code handles the request. An instance that has not begun, or that is blocked, ends at once."""
+    state = found.state
     if state in INSTANCE_FINAL:
         return CancelResult(EventVerdict.CLOSED)
     if state is InstanceState.CANCEL_REQUESTED:
         return CancelResult(EventVerdict.DUPLICATE)
-    return CancelResult(EventVerdict.DELIVER, ends_at_once=state in (InstanceState.REQUESTED, InstanceState.BLOCKED))
+    return CancelResult(EventVerdict.DELIVER, ends_at_once=not found.has_begun or state is InstanceState.BLOCKED)
 
 
 def end_by_termination(found: InstanceRecord, reason: str, *, now_ms: int) -> InstanceTerminated:
@@ -74,11 +75,15 @@ def cancel_at_deadline(found: InstanceRecord, deadline: DeadlineRecord) -> Cance
     return CancelRequested(time_ms=0, reason=reason, by_deadline=True)
 
 
-def state_after(state: InstanceState, ended: ExternalEnd) -> InstanceState:
+def state_after(found: InstanceRecord, ended: ExternalEnd) -> InstanceState:
+    """The final state, by the edges of the table. A cancel passes from PAUSED through the state before the pause."""
+    state = found.state
     match ended:
         case InstanceTerminated():
             return next_state(state, InstanceEvent.TERMINATE)
         case InstanceCancelled():
+            if state is InstanceState.PAUSED:
+                state = next_state(state, InstanceEvent.RESUME_REQUESTED)
             return next_state(state, InstanceEvent.CANCEL)
         case DeadlinePassed():
             return deadlines.failed_from(state)

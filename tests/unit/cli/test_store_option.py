@@ -142,6 +142,7 @@ EXISTING_STORE = [
     ["attributes", "x", "a=1"],
     ["cancel", "x"],
     ["resume", "x"],
+    ["pause", "x"],
     ["terminate", "x"],
     ["migrate"],
     ["backup", "x"],

@@ -74,6 +74,8 @@ LINES = [
     ["attributes", "good", 'note="the customer does not need it any more, and so on"'],
     ["cancel", "bad", "--reason", "the customer does not need it any more"],
     ["resume", "bad"],
+    ["pause", "open", "--reason", "a reason"],
+    ["resume", "open"],
     ["worker", "wide.py:a_workflow_that_cannot_be_named_here_because_all_are_taken"],
     ["migrate"],
     ["backup", "a_file_with_a_long_name_that_says_when_and_why_the_backup_was_taken.db"],

@@ -261,6 +261,10 @@ class Description(Stateful, frozen=True, kw_only=True):
     """Work that no live worker can take, a sentence each."""
     executions: int = 1
     """The number of its executions: continue-as-new begins another one (G4)."""
+    paused_at: dt.datetime | None = None
+    """Since when it is PAUSED (R20)."""
+    pause_reason: str | None = None
+    """Why it is PAUSED: as it was given, or which activity has used up its retries."""
 
 
 class Summary(Stateful, frozen=True, kw_only=True):

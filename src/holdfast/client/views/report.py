@@ -192,6 +192,8 @@ async def read_report(
         damage=damage,
         obstacles=await read_obstacles(store, record, execution.attempts) if execution.is_newest else [],
         executions=found.execution,
+        paused_at=moment(record.paused_at_ms),
+        pause_reason=record.pause_reason or None,
     )
     node_values = await _read_node_values(store, execution, with_outputs=with_outputs or is_whole)
     earlier = 0 if record.superseded_at_ms is not None else await store.count_earlier(record.id)

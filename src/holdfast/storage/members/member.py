@@ -18,7 +18,9 @@ from holdfast.storage.members.instances import (
     ClaimInstances,
     CloseChildren,
     Expire,
+    Pause,
     Release,
+    Resume,
     RetryBlocked,
     SaveFlow,
     SetAttributes,
@@ -45,6 +47,8 @@ Member = (
     | RunPrepared
     | Release
     | RetryBlocked
+    | Pause
+    | Resume
     | Block
     | HeartbeatAttempt
     | MarkWorkerLost

@@ -6,6 +6,7 @@ from holdfast.core.admission import EventVerdict
 from holdfast.core.attributes import MOST_ATTRIBUTES, StoredAttribute
 from holdfast.core.deadlines import DeadlineVerdict
 from holdfast.core.lifecycle import AttemptState, InstanceState
+from holdfast.core.pauses import PauseVerdict, ResumeVerdict
 from holdfast.storage.members.messages import QueryRow
 from holdfast.storage.members.row_handling import HandledReport, HandledRequest
 from holdfast.storage.records import (
@@ -94,6 +95,25 @@ class RetriedInstance(Record, frozen=True):
     @property
     def was_blocked(self) -> bool:
         return self.instance.state is InstanceState.BLOCKED
+
+
+class PausedInstance(Record, frozen=True):
+    """The verdict on a request to pause, and the instance as it was before."""
+
+    instance: InstanceRecord
+    verdict: PauseVerdict
+
+
+class ResumedInstance(Record, frozen=True):
+    """The verdict on a request to resume, and the instance as it was before."""
+
+    instance: InstanceRecord
+    verdict: ResumeVerdict
+    has_ended: bool = False
+    """Its deadline had passed before it began: it has FAILED (R25)."""
+    ended: tuple[EndedInstance, ...] = ()
+    queues: tuple[str, ...] = ()
+    """The queues with attempts that are available again."""
 
 
 class ChangedAttributes(Record, frozen=True):
@@ -186,6 +206,8 @@ Outcome = (
     | StartedInstance
     | TerminatedInstance
     | RetriedInstance
+    | PausedInstance
+    | ResumedInstance
     | ChangedAttributes
     | ClaimedInstances
     | ClaimedAttempts

@@ -28,6 +28,7 @@ from holdfast.testing.conformance.instances import ContinueAsNewRules, FlowRules
 from holdfast.testing.conformance.large_rows import LargeRowRules
 from holdfast.testing.conformance.launches import LaunchRules
 from holdfast.testing.conformance.messages import MessageRules
+from holdfast.testing.conformance.pauses import PauseRules
 from holdfast.testing.conformance.queries import QueryRules
 from holdfast.testing.conformance.requests import RequestRules
 from holdfast.testing.conformance.restoring import RestoreRules
@@ -77,5 +78,6 @@ class StoreConformance(
     LargeRowRules,
     AttributeRules,
     SearchRules,
+    PauseRules,
 ):
     """Every rule of the kit."""

@@ -91,7 +91,9 @@ def _is_likely(member: Member) -> bool:
             return isinstance(member.action, Start) and _is_likely(member.action)
         case Deliver():
             return isinstance(member.event, EventReceived)
-        case Completion() | OpenNextAttempt() | Release() | HeartbeatAttempt() | RunPrepared() | Watch():
+        case OpenNextAttempt():
+            return member.exhausted is None
+        case Completion() | Release() | HeartbeatAttempt() | RunPrepared() | Watch():
             return True
         case _:  # a member that is not listed waits for each answer, which is always correct
             return False

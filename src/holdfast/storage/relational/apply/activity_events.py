@@ -337,7 +337,12 @@ class _ReportFold:
         self.has_moved = True
 
     def _deadline_of(self, attempt: AttemptRecord) -> ExternalDeadline | None:
-        """The nearest deadline. Of a cancel by the workflow's own turn only the stored deadline knows the time."""
+        """The nearest deadline; none while a pause withholds the attempt (R21).
+
+        Of a cancel by the workflow's own turn only the stored deadline knows the time.
+        """
+        if attempt.is_withheld:
+            return None
         return external_deadline(
             self._options,
             attempt.state,

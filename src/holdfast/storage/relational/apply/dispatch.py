@@ -22,7 +22,9 @@ from holdfast.storage.members.instances import (
     ClaimInstances,
     CloseChildren,
     Expire,
+    Pause,
     Release,
+    Resume,
     RetryBlocked,
     SaveFlow,
     SetAttributes,
@@ -55,6 +57,7 @@ from holdfast.storage.relational.apply.instances import (
 )
 from holdfast.storage.relational.apply.launches import apply_queue_attempts
 from holdfast.storage.relational.apply.messages import apply_deliver
+from holdfast.storage.relational.apply.pauses import apply_pause, apply_resume
 from holdfast.storage.relational.apply.queries import (
     apply_answer_query,
     apply_ask_query,
@@ -102,6 +105,8 @@ APPLY_BY_TYPE: Final[dict[type[Member], Callable[[Transaction, Any], Outcome]]] 
     Release: apply_release,
     Block: apply_block,
     RetryBlocked: apply_retry_blocked,
+    Pause: apply_pause,
+    Resume: apply_resume,
     HeartbeatAttempt: attempts.apply_heartbeat,
     MarkWorkerLost: apply_mark_worker_lost,
     ReleaseUnknown: apply_release_unknown,
