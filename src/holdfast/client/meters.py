@@ -17,7 +17,7 @@ Metrics: TypeAlias = "bool | MeterProvider | None"
 """True: the meter provider that the program has set. None: nothing is counted."""
 
 
-def meter(session: StoreSession, local: EmbeddedWorker, metrics: Metrics) -> None:
+def meter(session: StoreSession, local: EmbeddedWorker, metrics: object) -> None:
     """Count what a session commits, if `metrics` asks for it."""
     if metrics is None or metrics is False:
         return
@@ -27,8 +27,7 @@ def meter(session: StoreSession, local: EmbeddedWorker, metrics: Metrics) -> Non
         from holdfast.runtime.meters import MeteredCounts  # noqa: PLC0415
     except ImportError as error:
         raise UsageError(f"metrics needs opentelemetry-api: pip install 'holdfast[otel]' ({error})") from error
-    given: object = metrics
-    provider = get_meter_provider() if given is True else given
+    provider = get_meter_provider() if metrics is True else metrics
     if not isinstance(provider, MeterProvider):
         raise UsageError(f"metrics takes True or an OpenTelemetry MeterProvider, not {metrics!r}")
     counts = MeteredCounts(provider.get_meter("holdfast", __version__), precise_seconds, session.store.now_ms)
