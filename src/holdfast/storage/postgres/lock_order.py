@@ -37,6 +37,7 @@ from holdfast.storage.members.instances import (
 from holdfast.storage.members.member import Member
 from holdfast.storage.members.messages import AnswerQuery, AskQuery, ClaimQueries, DeleteQueries, Deliver
 from holdfast.storage.members.restoring import LiftNumbers, RestoreInstances
+from holdfast.storage.members.retention import DeleteExecutions, DeleteFamilies
 from holdfast.storage.members.row_handling import HandleReports, HandleRequest, QueueAttempts
 from holdfast.storage.members.turns import StreamValues, Turn
 from holdfast.storage.members.workers import MarkWorkerLost, ReleaseUnknown
@@ -50,6 +51,8 @@ class LockSet:
     ids: set[str] = field(default_factory=set[str])
     ending: set[int] = field(default_factory=set[int])
     """The instances that may end: their parents and children are locked, too."""
+    families: set[int] = field(default_factory=set[int])
+    """The roots of families that may be deleted: all their descendants are locked, too."""
     lost: dict[str, int] = field(default_factory=dict[str, int])
     """Lost workers, each with the number of rows that are released now."""
     actors: set[str] = field(default_factory=set[str])
@@ -106,6 +109,10 @@ def _note(named: LockSet, member: Member) -> None:
             _note_message(named, member)
         case HandleRequest() | HandleReports():
             _note_rows(named, member)
+        case DeleteFamilies():
+            named.families.update(member.roots)
+        case DeleteExecutions():
+            named.numbers.update(member.numbers)
         case MarkWorkerLost() | ReleaseUnknown():
             _note_loss(named, member)
         case (

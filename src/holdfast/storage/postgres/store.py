@@ -26,6 +26,7 @@ from holdfast.storage.contract import (
     CLAIMS_APART,
     CLIENT_ROWS_KEPT_MS,
     COMMITS_KEPT_MS,
+    RETENTION,
     SEARCH,
     TOMBSTONES_KEPT_MS,
     Notifier,
@@ -71,7 +72,7 @@ _PARENT_CONNECTIONS: list[object] = []
 class PostgresStore(OpenContractReads, SearchReads):
     """A store in one schema of a database. `clock` is for tests: without it the server's clock decides."""
 
-    capabilities = OpenContractReads.capabilities | {CLAIMS_APART, SEARCH}
+    capabilities = OpenContractReads.capabilities | {CLAIMS_APART, SEARCH, RETENTION}
 
     def __init__(
         self,
@@ -204,6 +205,15 @@ class PostgresStore(OpenContractReads, SearchReads):
             ("COMMIT",),
         )
         return any(count == PIECE for [(count,)] in deleted)
+
+    async def size_bytes(self) -> int:
+        [(size,)] = await self._read(self.sql.store_size, f'"{self.address.schema}"')
+        return int(size)
+
+    async def give_back(self, limit_bytes: int) -> int:
+        """Autovacuum makes the space of deleted rows free for new ones; the tables keep it."""
+        del limit_bytes
+        return 0
 
     def heartbeat(self, beat: Heartbeat, registration: Registration) -> HeartbeatReply:
         return self._open(self._heartbeat_writer).heartbeat(beat, registration)

@@ -3,8 +3,10 @@
 from enum import StrEnum
 from typing import Final, TypeVar, cast
 
+from holdfast.core.attributes import bool_key
 from holdfast.core.children import NAME_LIMIT_BYTES
 from holdfast.core.lifecycle import AttemptState, InstanceState
+from holdfast.core.retention import FamilyMember
 from holdfast.core.updates import UpdateState
 from holdfast.storage.records import (
     ATTEMPT_COLUMNS,
@@ -27,6 +29,9 @@ _STATE_OF_INSTANCE: Final = INSTANCE_COLUMNS.index("state")
 _STATE_OF_ATTEMPT: Final = ATTEMPT_COLUMNS.index("state")
 _KEY_COLUMNS: Final = len(AttemptKey.__struct_fields__)
 
+HELD: Final = bool_key(value=True)
+"""The key of the attribute `keep` of an instance that is not deleted (R33)."""
+
 State = TypeVar("State", bound=StrEnum)
 
 
@@ -42,6 +47,23 @@ def instance_of(row: Row) -> InstanceRecord:
     values = list(row)
     values[_STATE_OF_INSTANCE] = state_of(InstanceState, row[_STATE_OF_INSTANCE])
     return InstanceRecord(*values)
+
+
+def family_members_of(rows: list[Row]) -> list[FamilyMember]:
+    return [
+        FamilyMember(
+            root=root,
+            number=number,
+            id=instance_id,
+            workflow=workflow,
+            state=state_of(InstanceState, state),
+            closed_at_ms=closed_at_ms,
+            parent=parent,
+            parent_id=parent_id,
+            is_held=bool(is_held),
+        )
+        for root, number, instance_id, workflow, state, closed_at_ms, parent, parent_id, is_held in rows
+    ]
 
 
 def attempt_of(row: Row) -> AttemptRecord:
