@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from holdfast.authoring.handlers import Query, Update, on_query, on_update, updates_finished
     from holdfast.authoring.launcher import Launcher, LaunchTask
     from holdfast.authoring.log import log
+    from holdfast.authoring.retention import Retention
     from holdfast.authoring.state import set_status, state, wait_until
     from holdfast.authoring.workflow import WorkflowLike as Workflow
     from holdfast.authoring.workflow import workflow
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
         ActivityTimedOut,
         ClaimsExhausted,
         DeadlineExceeded,
+        DeleteRefused,
         FilterError,
         FlowError,
         HoldfastError,
@@ -94,6 +96,7 @@ __all__ = [
     "Client",
     "CommandLauncher",
     "DeadlineExceeded",
+    "DeleteRefused",
     "Engine",
     "Event",
     "FilterError",
@@ -112,6 +115,7 @@ __all__ = [
     "PayloadError",
     "Query",
     "QueryFailed",
+    "Retention",
     "Retry",
     "StoreError",
     "StreamActivity",
@@ -176,6 +180,7 @@ _NAMES = {
     "authoring.handlers": ("Query", "Update", "on_query", "on_update", "updates_finished"),
     "authoring.launcher": ("LaunchTask", "Launcher"),
     "authoring.log": ("log",),
+    "authoring.retention": ("Retention",),
     "authoring.state": ("set_status", "state", "wait_until"),
     "authoring.workflow": ("Workflow", "workflow"),
     "authoring.workflow_api": ("WorkflowInfo", "continue_as_new", "info", "now", "random", "side_effect", "uuid4"),
@@ -192,6 +197,7 @@ _NAMES = {
         "ActivityTimedOut",
         "ClaimsExhausted",
         "DeadlineExceeded",
+        "DeleteRefused",
         "FilterError",
         "FlowError",
         "HoldfastError",

@@ -16,10 +16,12 @@ from holdfast.storage.contract import (
     OPEN_CONTRACT,
     RAW_TABLES,
     RESTORE,
+    RETENTION,
     SEARCH,
     OpenableStore,
     OpenContractStore,
     RestorableStore,
+    RetentionStore,
     SearchStore,
     Store,
     StoreDefaults,
@@ -158,6 +160,13 @@ def restorable(store: object) -> RestorableStore:
     if RESTORE not in capabilities_of(store):
         raise InvalidOption(f"{type(store).__name__} cannot be restored: it does not declare {RESTORE!r}")
     return cast("RestorableStore", store)
+
+
+def retention_store_of(store: object) -> RetentionStore:
+    """The store itself, if it can delete instances (R30-R36); `InvalidOption` if it cannot."""
+    if RETENTION not in capabilities_of(store):
+        raise InvalidOption(f"{type(store).__name__} cannot delete instances: it does not declare {RETENTION!r}")
+    return cast("RetentionStore", store)
 
 
 def backup_refusal(url: str) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, Protocol, TypeVar, overload, runtime_checkable
 
 from holdfast.authoring.definition import Definition, refuse_method
+from holdfast.authoring.retention import Retention, checked_retention
 from holdfast.authoring.validation import (
     Duration,
     checked_duration_ms,
@@ -56,7 +57,7 @@ class Workflow(Definition, Generic[P, R]):
     A call in workflow code runs it as a child of that workflow.
     """
 
-    __slots__ = ("continue_after", "deadline", "mailbox", "version")
+    __slots__ = ("continue_after", "deadline", "mailbox", "retention", "version")
 
     is_flow = False
     """Whether it is a graph without code."""
@@ -70,12 +71,14 @@ class Workflow(Definition, Generic[P, R]):
         *,
         continue_after: int = CONTINUE_AFTER_EVENTS,
         deadline: Deadline | None = None,
+        retention: Retention | None = None,
     ) -> None:
         super().__init__(fn, name)
         self.version = version
         self.mailbox = mailbox
         self.continue_after = continue_after
         self.deadline = deadline
+        self.retention = retention
 
     @property
     def first_key(self) -> str | None:
@@ -154,6 +157,7 @@ def workflow(
     continue_after: int = CONTINUE_AFTER_EVENTS,
     deadline: Duration | None = None,
     deadline_grace: Duration = DEFAULT_GRACE_MS / 1000,
+    retention: Retention | None = None,
 ) -> WorkflowDecorator: ...
 def workflow(
     fn: Callable[..., Any] | None = None,
@@ -166,15 +170,18 @@ def workflow(
     continue_after: int = CONTINUE_AFTER_EVENTS,
     deadline: Duration | None = None,
     deadline_grace: Duration = DEFAULT_GRACE_MS / 1000,
+    retention: Retention | None = None,
 ) -> Any:
     """Mark an async function as a workflow. Its code must be deterministic: side effects belong into activities.
 
     `event_policy`: events that are not awaited are kept, up to `mailbox_limit` of them, or, with
     "drop_unsubscribed", dropped with a warning. `continue_after` is the length of the history, in events, from which on
     `hf.info().should_continue` is true. An instance that has not ended `deadline` after its start is cancelled, and
-    fails with `DeadlineExceeded`; its clean-up may take `deadline_grace`.
+    fails with `DeadlineExceeded`; its clean-up may take `deadline_grace`. `retention` says how long its closed
+    instances are kept; without it that of the engine or worker applies.
     """
     policy = parse_enum(EventPolicy, event_policy, "policy for events")
+    kept = checked_retention(retention)
     checked_integer(continue_after, "continue_after", least=1)
     if version != "":
         checked_name(version, "a version")
@@ -189,6 +196,8 @@ def workflow(
         mailbox = None if rules == Mailbox() else rules
         checked = checked_name(function.__name__ if name is None else name, "a workflow")
         own_deadline = None if limit == Deadline(None) else limit
-        return Workflow(function, checked, version, mailbox, continue_after=continue_after, deadline=own_deadline)
+        return Workflow(
+            function, checked, version, mailbox, continue_after=continue_after, deadline=own_deadline, retention=kept
+        )
 
     return mark if fn is None else mark(fn)

@@ -14,6 +14,7 @@ import msgspec
 
 from holdfast.authoring.launcher import Launcher
 from holdfast.authoring.registry import Registry
+from holdfast.authoring.retention import Retention, checked_retention
 from holdfast.authoring.validation import (
     Duration,
     checked_integer,
@@ -297,6 +298,7 @@ def worker_options(
     loop_timeout: Duration | None,
     payload_limit: int | None = None,
     launchers: Mapping[str, Launcher] | None = None,
+    retention: Retention | None = None,
 ) -> WorkerOptions:
     """The options of a worker, checked. Without `queues` it serves those of its registered activities."""
     served = registry.queues if queues is None else checked_sequence(queues, "queues")
@@ -308,6 +310,7 @@ def worker_options(
         loop_timeout_ms=checked_loop_timeout_ms(loop_timeout, "loop_timeout"),
         payload_limit=None if payload_limit is None else payload_limit_of(payload_limit),
         launchers=checked_launchers(launchers),
+        retention=checked_retention(retention),
     )
 
 

@@ -9,6 +9,7 @@ from holdfast import compose
 from holdfast.authoring.activity import AnyActivity
 from holdfast.authoring.launcher import Launcher
 from holdfast.authoring.registry import Registry
+from holdfast.authoring.retention import Retention
 from holdfast.authoring.validation import Duration
 from holdfast.authoring.workflow import AnyWorkflow
 from holdfast.client.client import Client
@@ -34,6 +35,7 @@ class Engine(Client):
     newest steps, but leaves the store consistent.
     `payload_limit` is the largest argument list, result or event in bytes (default 32 MiB).
     `launchers`, by queue, start programs for external activities (`hf.Launcher`).
+    `retention` says how long closed instances of its workflows are kept, unless a workflow has a retention of its own.
     """
 
     def __init__(
@@ -52,6 +54,7 @@ class Engine(Client):
         durability: str = "full",
         payload_limit: int = PAYLOAD_LIMIT_BYTES,
         launchers: Mapping[str, Launcher] | None = None,
+        retention: Retention | None = None,
         _platform: Platform | None = None,
     ) -> None:
         registry = Registry(modules, workflows, activities, flows)
@@ -63,6 +66,7 @@ class Engine(Client):
             lease=lease,
             loop_timeout=loop_timeout,
             launchers=launchers,
+            retention=retention,
         )
         platform = _platform or Platform()
         limit = payload_limit_of(payload_limit)

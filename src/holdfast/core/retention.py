@@ -123,8 +123,6 @@ def ended_executions(starts: Mapping[int, int], current: int, ended_by_ms: int |
     `starts` are the times at which executions began. An execution ended when the next one began.
     """
     first = current
-    while first > 1 and (
-        first not in starts or (ended_by_ms is not None and starts[first] > ended_by_ms)
-    ):
+    while first > 1 and (first not in starts or (ended_by_ms is not None and starts[first] > ended_by_ms)):
         first -= 1
     return first

@@ -487,14 +487,12 @@ class RetentionStore(SearchStore, Protocol):
         """The members of families, in the order of their numbers. Roots that do not exist have none."""
         ...
 
-    async def continued_instances(
-        self, *, after: InstanceNumber, limit: int
-    ) -> list[tuple[InstanceNumber, str]]:
+    async def continued_instances(self, *, after: InstanceNumber, limit: int) -> list[tuple[InstanceNumber, str]]:
         """Open instances behind a number that have executions before the current one, each with its workflow."""
         ...
 
-    async def count_closed(self, limit: int) -> int:
-        """The number of closed instances, up to `limit`."""
+    async def has_closed(self, count: int) -> bool:
+        """Whether at least so many instances have ended. Cheap for a store with few instances."""
         ...
 
     async def size_bytes(self) -> int:
@@ -505,6 +503,11 @@ class RetentionStore(SearchStore, Protocol):
         """Return a piece of the space of deleted rows to the file system, without delaying commits for long. Returns
         the bytes; 0 if there is none, or if the store only uses the space again."""
         ...
+
+
+def deletable(store: Store) -> RetentionStore | None:
+    """The store itself, if it can delete instances."""
+    return cast("RetentionStore", store) if RETENTION in getattr(store, "capabilities", ()) else None
 
 
 COUNTS: Final = "counts"

@@ -8,9 +8,10 @@ Every table is qualified with its schema when a statement is read, so that no co
 statements are written for SQLite; `translate` rewrites the four differences that all of them have.
 """
 
+import json
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, Final
 

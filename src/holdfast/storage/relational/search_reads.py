@@ -113,12 +113,13 @@ class SearchReads(RelationalReads):
     async def read_families(self, roots: Sequence[InstanceNumber]) -> "list[FamilyMember]":
         return family_members_of(await self._read(self.sql.read_families, json.dumps(list(roots)), HELD))
 
-    async def continued_instances(
-        self, *, after: InstanceNumber, limit: int
-    ) -> list[tuple[InstanceNumber, str]]:
+    async def continued_instances(self, *, after: InstanceNumber, limit: int) -> list[tuple[InstanceNumber, str]]:
         rows = await self._read(self.sql.continued_instances, after, limit)
         return [(InstanceNumber(number), workflow) for number, workflow in rows]
 
-    async def count_closed(self, limit: int) -> int:
-        [[(count,)]] = await self._search((self.sql.count_closed, limit))
-        return int(count)
+    async def has_closed(self, count: int) -> bool:
+        [(span,)] = await self._read(self.sql.span_of_numbers)
+        if span < count:
+            return False
+        [[(found,)]] = await self._search((self.sql.count_closed, count))
+        return bool(found == count)

@@ -1,6 +1,7 @@
 """Apply the members that delete families and earlier executions (R31, R32, R34)."""
 
 import json
+
 import msgspec
 
 from holdfast.core.history import Started, decode_events
@@ -11,6 +12,7 @@ from holdfast.storage.members.retention import DeleteExecutions, DeleteFamilies
 from holdfast.storage.records import InstanceNumber
 from holdfast.storage.relational.rows import HELD, family_members_of
 from holdfast.storage.relational.transaction import Transaction
+
 
 def apply_delete_families(transaction: Transaction, member: DeleteFamilies) -> Outcome:
     """Delete the families that the rule allows, with all their rows."""
