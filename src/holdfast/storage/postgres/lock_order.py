@@ -109,12 +109,8 @@ def _note(named: LockSet, member: Member) -> None:
             _note_message(named, member)
         case HandleRequest() | HandleReports():
             _note_rows(named, member)
-        case DeleteFamilies():
-            named.families.update(member.roots)
-        case DeleteExecutions():
-            named.numbers.update(member.numbers)
-        case MarkWorkerLost() | ReleaseUnknown():
-            _note_loss(named, member)
+        case MarkWorkerLost() | ReleaseUnknown() | DeleteFamilies() | DeleteExecutions():
+            _note_many(named, member)
         case (
             ClaimInstances()
             | ClaimAttempts()
@@ -134,6 +130,15 @@ def _note(named: LockSet, member: Member) -> None:
             pass
         case _:
             assert_never(member)
+
+
+def _note_many(named: LockSet, member: MarkWorkerLost | ReleaseUnknown | DeleteFamilies | DeleteExecutions) -> None:
+    if isinstance(member, DeleteFamilies):
+        named.families.update(member.roots)
+    elif isinstance(member, DeleteExecutions):
+        named.numbers.update(member.numbers)
+    else:
+        _note_loss(named, member)
 
 
 def _note_rows(named: LockSet, rows: HandleRequest | HandleReports) -> None:

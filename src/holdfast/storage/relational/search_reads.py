@@ -108,8 +108,6 @@ class SearchReads(RelationalReads):
         [(value,)] = await self._read(self.sql.read_secret, name)
         return bytes(value)
 
-    # ------------------------------------------------------------ retention (R30-R36)
-
     async def read_families(self, roots: Sequence[InstanceNumber]) -> "list[FamilyMember]":
         return family_members_of(await self._read(self.sql.read_families, json.dumps(list(roots)), HELD))
 
