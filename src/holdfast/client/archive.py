@@ -2,8 +2,8 @@
 
 An archive is a file of JSON lines, compressed with gzip, and a manifest beside it (``docs/reference/archives.md``).
 Each slice of a prune is a gzip member of its own, with one instance on each line. The manifest is a file of JSON lines,
-too: a head with the format version and the store, then for each slice its place, its number of instances and the SHA-256
-of its compressed bytes, and a line when the slice was deleted from the store.
+too: a head with the format version and the store, then for each slice its place, its number of instances and the
+SHA-256 of its compressed bytes, and a line when the slice was deleted from the store.
 
 A slice is written in this order: its bytes, its line in the manifest, the deletion in the store, the line about the
 deletion; the two files are synced before the deletion. What an interruption leaves is repaired when the archive is
@@ -73,7 +73,8 @@ class ArchivedInstance(msgspec.Struct, frozen=True, kw_only=True):
     created_at_ms: int
     closed_at_ms: int | None
     input: msgspec.Raw
-    outcome: msgspec.Raw | None
+    outcome: msgspec.Raw
+    """The result or the error; null for an instance that was terminated or cancelled without one."""
     attributes: dict[str, Any]
     state_values: dict[str, msgspec.Raw]
     updates: list[dict[str, Any]]

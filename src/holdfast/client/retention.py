@@ -150,6 +150,10 @@ def _states(state: StateNames | None) -> tuple[InstanceState, ...]:
     return states
 
 
+Groups = dict[int, tuple[str, str]]
+"""The workflow and the state of each root."""
+
+
 class _Tally:
     """Counts what is deleted, by the workflow and the state of the root."""
 
@@ -159,7 +163,7 @@ class _Tally:
         self._instances: Counter[tuple[str, str]] = Counter()
         self._kept: Counter[str] = Counter()
 
-    def add(self, decisions: Sequence[FamilyDecision], groups: dict[int, tuple[str, str]]) -> None:
+    def add(self, decisions: Sequence[FamilyDecision], groups: Groups) -> None:
         for decision in decisions:
             group = groups[decision.root]
             if decision.verdict is FamilyVerdict.DELETED:
@@ -217,16 +221,13 @@ async def prune(
             await _settle(store, writer)
         async for page in selected_roots(store, rule.selection):
             roots = [each.instance.number for each in page]
-            groups: dict[int, tuple[str, str]] = {
-                each.instance.number: (each.instance.workflow, each.instance.state) for each in page
-            }
+            groups: Groups = {each.instance.number: (each.instance.workflow, each.instance.state) for each in page}
             if writer is None:
                 async for decisions in delete_families(committer.commit, roots, ended_by_ms):
                     tally.add(decisions, groups)
             else:
-                archived += await _archive_and_delete(store, committer, writer, roots, ended_by_ms, tally, groups)
-        if writer is not None:
-            await _settle(store, writer)
+                archiving = _ArchivingPrune(store, committer, writer, ended_by_ms, tally)
+                archived += await archiving.delete(roots, groups)
     executions = 0
     if rule.executions_by_ms is not None and archive is None:
         executions = await _prune_executions(store, committer, rule.selection.workflow, rule.executions_by_ms)
@@ -236,33 +237,33 @@ async def prune(
     return tally.report(dry_run=False, executions=executions, archived=archived, returned=returned)
 
 
-async def _archive_and_delete(
-    store: RetentionStore,
-    committer: Committer,
-    writer: ArchiveWriter,
-    roots: Sequence[InstanceNumber],
-    ended_by_ms: int,
-    tally: _Tally,
-    groups: dict[int, tuple[str, str]],
-) -> int:
-    """Write a slice of families, then delete those that are in the archive. Returns the number of new lines."""
-    from holdfast.client.views.archived import archived_lines  # noqa: PLC0415 - for one option
+class _ArchivingPrune(NamedTuple):
+    """Archives and deletes, a slice at a time."""
 
-    members = await store.read_families(roots)
-    decisions = _decided(roots, members, ended_by_ms)
-    chosen = {each.root for each in decisions if each.verdict is FamilyVerdict.DELETED}
-    tally.add([each for each in decisions if each.root not in chosen], groups)
-    new = [each for each in members if each.root in chosen and each.number not in writer.pending]
-    lines = await archived_lines(store, new)
-    number = writer.write(lines) if lines else None
-    in_archive = [root for root in roots if root in chosen and root in writer.pending]
-    is_whole = True
-    async for outcome in delete_families(committer.commit, in_archive, ended_by_ms):
-        tally.add(outcome, groups)
-        is_whole &= all(each.verdict in (FamilyVerdict.DELETED, FamilyVerdict.UNKNOWN) for each in outcome)
-    if number is not None and is_whole:
-        writer.deleted(number)
-    return len(lines)
+    store: RetentionStore
+    committer: Committer
+    writer: ArchiveWriter
+    ended_by_ms: int
+    tally: _Tally
+
+    async def delete(self, roots: Sequence[InstanceNumber], groups: Groups) -> int:
+        """Write a slice of families, then delete those that are in the archive. Returns the number of new lines."""
+        from holdfast.client.views.archived import archived_lines  # noqa: PLC0415 - for one option
+
+        pending = self.writer.pending
+        members = await self.store.read_families(roots)
+        decisions = _decided(roots, members, self.ended_by_ms)
+        chosen = {each.root for each in decisions if each.verdict is FamilyVerdict.DELETED}
+        self.tally.add([each for each in decisions if each.root not in chosen], groups)
+        new = [each for each in members if each.root in chosen and each.number not in pending]
+        lines = await archived_lines(self.store, new)
+        if lines:
+            self.writer.write(lines)
+        in_archive = [root for root in roots if root in chosen and root in self.writer.pending]
+        async for outcome in delete_families(self.committer.commit, in_archive, self.ended_by_ms):
+            self.tally.add(outcome, groups)
+        await _settle(self.store, self.writer)
+        return len(lines)
 
 
 async def _settle(store: RetentionStore, writer: ArchiveWriter) -> None:

@@ -19,6 +19,8 @@ MOST_UPDATES: Final = 1_000_000
 DAMAGED: Final = "damaged_base64"
 """The key under which a stored value that is not JSON is kept."""
 
+NULL: Final = msgspec.Raw(b"null")
+
 Payloads = Mapping[str, bytes]
 
 
@@ -55,7 +57,7 @@ async def _line(
         created_at_ms=record.created_at_ms,
         closed_at_ms=record.closed_at_ms,
         input=_value(record.input, payloads),
-        outcome=None if record.outcome is None else _outcome(record.outcome, payloads),
+        outcome=NULL if record.outcome is None else _outcome(record.outcome, payloads),
         attributes=json.loads(msgspec.json.encode(attribute_values(attributes))),
         state_values={
             key: _value(value, payloads) for key, value in (await store.read_state_values(record.number)).items()

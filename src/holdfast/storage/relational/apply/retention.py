@@ -43,7 +43,7 @@ def _delete_executions(transaction: Transaction, number: InstanceNumber, ended_b
     [(unended,)] = transaction.fetch(sql.open_attempts_before, number, first)
     if unended is not None:
         first = unended  # an executor may still report about it
-    gone = sum(execution < first for execution in starts)
+    gone = len([execution for execution in starts if execution < first])
     if gone:
         for statement in (
             sql.delete_events_before,
