@@ -30,6 +30,7 @@ from holdfast.testing.conformance.messages import MessageRules
 from holdfast.testing.conformance.queries import QueryRules
 from holdfast.testing.conformance.requests import RequestRules
 from holdfast.testing.conformance.restoring import RestoreRules
+from holdfast.testing.conformance.retention import RetentionRules
 from holdfast.testing.conformance.search import AttributeRules, SearchRules
 from holdfast.testing.conformance.stale_workers import LostOwnerRules, StaleWorkerRules
 from holdfast.testing.conformance.streams import StreamRules
@@ -73,5 +74,6 @@ class StoreConformance(
     LargeRowRules,
     AttributeRules,
     SearchRules,
+    RetentionRules,
 ):
     """Every rule of the kit."""
