@@ -23,6 +23,7 @@ from holdfast.core.checks import parse_enum
 from holdfast.core.lifecycle import InstanceState
 from holdfast.errors import ClientClosed, UsageError
 from holdfast.payloads.limits import PAYLOAD_LIMIT_BYTES
+from holdfast.runtime.deletion import committing
 from holdfast.runtime.platform import Platform
 from holdfast.runtime.session import StoreSession
 from holdfast.storage.contract import SEARCH, Store
@@ -333,7 +334,7 @@ class Client:
         store = compose.retention_store_of(self._calls.store)
         from holdfast.client.retention import delete_family  # noqa: PLC0415 - few processes delete
 
-        return await delete_family(store, self._local.committer, InstanceId(checked_name(id, "an instance")))
+        return await delete_family(store, committing(self._session), InstanceId(checked_name(id, "an instance")))
 
     async def prune(
         self,
@@ -369,7 +370,7 @@ class Client:
         )
         if dry_run:
             return await plan_prune(store, rule, progress=progress)
-        return await prune(store, self._local.committer, rule, archive=archive, progress=progress)
+        return await prune(store, committing(self._session), rule, archive=archive, progress=progress)
 
 
 class Connecting(Coroutine[Any, Any, Client]):

@@ -17,8 +17,8 @@ from holdfast.core.filters import at, parse
 from holdfast.core.lifecycle import INSTANCE_FINAL, InstanceState
 from holdfast.core.retention import FamilyDecision, FamilyMember, FamilyVerdict, decide_families
 from holdfast.errors import FamilyKept, FamilyOpen, InstanceNotFound, InvalidOption, NotARoot, StoreError, UsageError
-from holdfast.runtime.committer import Committer
 from holdfast.runtime.deletion import (
+    Commit,
     Selection,
     continued,
     delete_executions,
@@ -71,12 +71,12 @@ class PruneRule(NamedTuple):
     """The latest end of executions that are deleted; None: none are."""
 
 
-async def delete_family(store: RetentionStore, committer: Committer, instance_id: InstanceId) -> int:
+async def delete_family(store: RetentionStore, commit: Commit, instance_id: InstanceId) -> int:
     """See `Client.delete`."""
     record = await store.find_instance(instance_id)
     if record is None:
         raise InstanceNotFound(f"no instance has the id {instance_id!r}")
-    async for decisions in delete_families(committer.commit, [record.number], None):
+    async for decisions in delete_families(commit, [record.number], None):
         for decision in decisions:
             if decision.verdict is FamilyVerdict.DELETED:
                 return decision.instances
@@ -206,7 +206,7 @@ def _decided(roots: Sequence[int], members: Sequence[FamilyMember], ended_by_ms:
 
 async def prune(
     store: RetentionStore,
-    committer: Committer,
+    commit: Commit,
     rule: PruneRule,
     *,
     archive: str | Path | None = None,
@@ -223,14 +223,14 @@ async def prune(
             roots = [each.instance.number for each in page]
             groups: Groups = {each.instance.number: (each.instance.workflow, each.instance.state) for each in page}
             if writer is None:
-                async for decisions in delete_families(committer.commit, roots, ended_by_ms):
+                async for decisions in delete_families(commit, roots, ended_by_ms):
                     tally.add(decisions, groups)
             else:
-                archiving = _ArchivingPrune(store, committer, writer, ended_by_ms, tally)
+                archiving = _ArchivingPrune(store, commit, writer, ended_by_ms, tally)
                 archived += await archiving.delete(roots, groups)
     executions = 0
     if rule.executions_by_ms is not None and archive is None:
-        executions = await _prune_executions(store, committer, rule.selection.workflow, rule.executions_by_ms)
+        executions = await _prune_executions(store, commit, rule.selection.workflow, rule.executions_by_ms)
     returned = 0
     while step := await store.give_back(STEP_BYTES):
         returned += step
@@ -241,7 +241,7 @@ class _ArchivingPrune(NamedTuple):
     """Archives and deletes, a slice at a time."""
 
     store: RetentionStore
-    committer: Committer
+    commit: Commit
     writer: ArchiveWriter
     ended_by_ms: int
     tally: _Tally
@@ -260,7 +260,7 @@ class _ArchivingPrune(NamedTuple):
         if lines:
             self.writer.write(lines)
         in_archive = [root for root in roots if root in chosen and root in self.writer.pending]
-        async for outcome in delete_families(self.committer.commit, in_archive, self.ended_by_ms):
+        async for outcome in delete_families(self.commit, in_archive, self.ended_by_ms):
             self.tally.add(outcome, groups)
         await _settle(self.store, self.writer)
         return len(lines)
@@ -275,12 +275,12 @@ async def _settle(store: RetentionStore, writer: ArchiveWriter) -> None:
         writer.deleted(number)
 
 
-async def _prune_executions(store: RetentionStore, committer: Committer, workflow: str | None, ended_by_ms: int) -> int:
+async def _prune_executions(store: RetentionStore, commit: Commit, workflow: str | None, ended_by_ms: int) -> int:
     deleted = 0
     async for page in continued(store):
         numbers = [number for number, name in page if workflow in (None, name)]
         if numbers:
-            deleted += await delete_executions(committer.commit, numbers, ended_by_ms)
+            deleted += await delete_executions(commit, numbers, ended_by_ms)
     return deleted
 
 

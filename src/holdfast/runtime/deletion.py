@@ -11,16 +11,40 @@ from holdfast.core.filters import CLOSED, And, Comparison, Field, Filter, In, In
 from holdfast.core.lifecycle import InstanceState
 from holdfast.core.retention import FamilyDecision, FamilyVerdict
 from holdfast.errors import StoreError
+from holdfast.runtime.platform import FaultPoint
+from holdfast.runtime.session import StoreSession
 from holdfast.storage.contract import RetentionStore
 from holdfast.storage.members.member import Member
 from holdfast.storage.members.outcomes import DeletedExecutions, DeletedFamilies, Failed, Outcome
 from holdfast.storage.members.retention import EXECUTION_SLICE, FAMILY_SLICE, DeleteExecutions, DeleteFamilies
-from holdfast.storage.records import InstanceNumber
+from holdfast.storage.records import CommitId, InstanceNumber
 from holdfast.storage.search import FoundInstance, PageOrder, Position, SearchQuery
 
 Commit = Callable[[Member], Awaitable[Outcome]]
+"""Commits one member and returns its outcome."""
+ROOTS: Final = 2 * FAMILY_SLICE
+"""Roots of one page: each read is a wait for the store, and for the interpreter beside busy code."""
 OLDEST_FIRST: Final = PageOrder(is_ascending=True)
 MICROSECONDS: Final = 1_000
+
+
+def committing(session: StoreSession) -> Commit:
+    """Commits deletions beside the groups of the worker and the client, so that no turn waits for a slice.
+
+    An error may come after the commit. The caller repeats the deletion, which then finds nothing.
+    """
+    hook = session.platform.fault_hook
+
+    async def commit(member: Member) -> Outcome:
+        commit_id = CommitId(session.platform.providers.commit_id())
+        if hook is not None:
+            hook(FaultPoint.BEFORE_COMMIT, [member])
+        [outcome] = await session.store.commit(commit_id, [member], session.wake_others)
+        if hook is not None:
+            hook(FaultPoint.AFTER_COMMIT, [member])
+        return outcome
+
+    return commit
 
 
 class Selection(NamedTuple):
@@ -41,7 +65,7 @@ Group = tuple[str, InstanceState]
 
 
 async def selected_roots(
-    store: RetentionStore, selection: Selection, *, limit: int = FAMILY_SLICE
+    store: RetentionStore, selection: Selection, *, limit: int = ROOTS
 ) -> AsyncGenerator[list[FoundInstance]]:
     """Pages of the roots that a rule selects by themselves, oldest first. The store decides about their families."""
     newest: dict[Group, Position | None] = {}
@@ -110,11 +134,14 @@ async def delete_families(
     """Delete the families of roots, in one commit or more. Yields the decisions of each commit."""
     left = list(roots)
     while left:
-        outcome = _checked(await commit(DeleteFamilies(roots=tuple(left), ended_by_ms=ended_by_ms)))
+        named = tuple(left[:FAMILY_SLICE])
+        outcome = _checked(await commit(DeleteFamilies(roots=named, ended_by_ms=ended_by_ms)))
         if not isinstance(outcome, DeletedFamilies):
-            raise StoreError(f"the deletion of {len(left)} families had the outcome {outcome!r}")
-        yield [each for each in outcome.decisions if each.verdict is not FamilyVerdict.LATER]
-        left = [InstanceNumber(each.root) for each in outcome.decisions if each.verdict is FamilyVerdict.LATER]
+            raise StoreError(f"the deletion of {len(named)} families had the outcome {outcome!r}")
+        decided = [each for each in outcome.decisions if each.verdict is not FamilyVerdict.LATER]
+        yield decided
+        gone = {each.root for each in decided}
+        left = [root for root in left if root not in gone]
 
 
 async def continued(store: RetentionStore) -> AsyncGenerator[list[tuple[InstanceNumber, str]]]:

@@ -14,7 +14,14 @@ from holdfast.authoring.registry import Registry
 from holdfast.authoring.retention import Retention
 from holdfast.core.retention import RetentionRules
 from holdfast.errors import StoreReplaced
-from holdfast.runtime.deletion import Selection, continued, delete_executions, delete_families, selected_roots
+from holdfast.runtime.deletion import (
+    Selection,
+    committing,
+    continued,
+    delete_executions,
+    delete_families,
+    selected_roots,
+)
 from holdfast.runtime.worker_context import WorkerContext
 from holdfast.storage.contract import RetentionStore, deletable
 
@@ -45,6 +52,7 @@ class RetentionDuty:
         self._context = context
         self._store = deletable(context.session.store)
         self._rules = rules_of(context.registry, default)
+        self._commit = committing(context.session)
         self._elapsed_ms = context.session.platform.providers.elapsed_precise_ms
 
     async def run(self) -> None:
@@ -97,7 +105,7 @@ class RetentionDuty:
         pages = selected_roots(store, selection)
         while page := await self._measured(anext(pages, None)):
             numbers = [each.instance.number for each in page]
-            slices = delete_families(self._context.committer.commit, numbers, selection.ended_by_ms)
+            slices = delete_families(self._commit, numbers, selection.ended_by_ms)
             while decisions := await self._measured(anext(slices, None)):
                 deleted += sum(each.instances for each in decisions)
                 families += sum(each.instances > 0 for each in decisions)
@@ -120,7 +128,7 @@ class RetentionDuty:
                 numbers = [number for number, name in page if name == workflow]
                 if numbers:
                     ended_by_ms = store.now_ms() - age_ms
-                    await self._measured(delete_executions(self._context.committer.commit, numbers, ended_by_ms))
+                    await self._measured(delete_executions(self._commit, numbers, ended_by_ms))
 
     async def _measured(self, work: Awaitable[Result]) -> Result:
         """Do a piece of work, then rest: at most a fifth of the time is spent on it, and none while commits wait."""

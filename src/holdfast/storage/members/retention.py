@@ -9,7 +9,19 @@ EXECUTION_SLICE = 50
 """Continued instances whose executions one member deletes."""
 
 
-class DeleteFamilies(CommitMember, frozen=True):
+class Deletion(CommitMember, frozen=True):
+    """A deletion needs no lease: any process may make it, and several at once do no harm (C1)."""
+
+    @property
+    def needs_lease(self) -> bool:
+        return False
+
+    @property
+    def takes_long(self) -> bool:
+        return True
+
+
+class DeleteFamilies(Deletion, frozen=True):
     """Delete every row of the families of these roots, each as `core.retention.decide_families` decides (R31, R32)."""
 
     roots: tuple[InstanceNumber, ...]
@@ -17,17 +29,9 @@ class DeleteFamilies(CommitMember, frozen=True):
     """The latest allowed end of a member; None: any."""
     limit: int = FAMILY_SLICE
 
-    @property
-    def needs_lease(self) -> bool:
-        return False
 
-
-class DeleteExecutions(CommitMember, frozen=True):
+class DeleteExecutions(Deletion, frozen=True):
     """Delete the executions of open instances that ended by continue-as-new, with what only they refer to (R34)."""
 
     numbers: tuple[InstanceNumber, ...]
     ended_by_ms: int
-
-    @property
-    def needs_lease(self) -> bool:
-        return False

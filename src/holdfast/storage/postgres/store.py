@@ -88,6 +88,7 @@ class PostgresStore(OpenContractReads, SearchReads):
         self._durability = durability
         self._reading = ThreadPoolExecutor(READERS, "holdfast-reader")
         self._writer: LoopWriter | None = None
+        self._slow_writer: LoopWriter | None = None
         self._lookup: InstanceLookup | None = None
         self._heartbeat_writer: HeartbeatWriter | None = None
         self._readers: list[RetryingConnection] = []
@@ -156,18 +157,19 @@ class PostgresStore(OpenContractReads, SearchReads):
         lookup = self._lookup
         heartbeat_writer = self._heartbeat_writer
         readers = self._readers
-        self._writer = self._heartbeat_writer = self._lookup = None
+        slow_writer = self._slow_writer
+        self._writer = self._heartbeat_writer = self._lookup = self._slow_writer = None
         self._readers = []
         was_open = self._is_open
         self._is_open = False
         self._was_closed |= was_open
         if self._generation != generation():
-            _PARENT_CONNECTIONS.extend((writer, lookup, heartbeat_writer, readers))
+            _PARENT_CONNECTIONS.extend((writer, slow_writer, lookup, heartbeat_writer, readers))
         elif was_open:
             parts = [part for part in (heartbeat_writer, *readers) if part is not None]
             for part in parts:
                 part.stop()
-            for user in (lookup, writer):
+            for user in (lookup, slow_writer, writer):
                 if user is not None:
                     await user.close()
             await asyncio.to_thread(self._close_parts, parts)
@@ -184,7 +186,17 @@ class PostgresStore(OpenContractReads, SearchReads):
     async def commit(
         self, commit_id: CommitId, members: Sequence[Member], notify: Notify = ignore_wakeups
     ) -> list[Outcome]:
+        if len(members) == 1 and members[0].takes_long:
+            return await self._open_slow_writer().write(commit_id, members, notify)
         return await self._open(self._writer).write(commit_id, members, notify)
+
+    def _open_slow_writer(self) -> LoopWriter:
+        """A writer with a connection of its own, so that other groups do not wait for a slice of a deletion."""
+        self._check_open()
+        if self._slow_writer is None:
+            writer = PostgresWriter(self.address, self._clock, durability=self._durability)
+            self._slow_writer = LoopWriter(writer)
+        return self._slow_writer
 
     async def was_committed(self, commit_id: CommitId) -> bool:
         return await self._open(self._writer).was_committed(commit_id)
