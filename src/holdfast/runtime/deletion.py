@@ -22,7 +22,7 @@ from holdfast.storage.search import FoundInstance, PageOrder, Position, SearchQu
 
 Commit = Callable[[Member], Awaitable[Outcome]]
 """Commits one member and returns its outcome."""
-ROOTS: Final = 2 * FAMILY_SLICE
+ROOTS: Final = 4 * FAMILY_SLICE
 """Roots of one page: each read is a wait for the store, and for the interpreter beside busy code."""
 OLDEST_FIRST: Final = PageOrder(is_ascending=True)
 MICROSECONDS: Final = 1_000
