@@ -11,6 +11,7 @@ from typing import IO
 from tests.crash.program import KillAt, run_program
 
 import holdfast as hf
+from holdfast.client import retention
 from holdfast.client.archive import ArchiveWriter
 from holdfast.runtime import deletion
 from holdfast.runtime.platform import Platform
@@ -53,7 +54,8 @@ async def fill(store: str) -> None:
 
 async def finish(store: str, name: str, hook: KillAt | None) -> object:
     """Delete one family, or prune in small slices, with or without an archive."""
-    deletion.FAMILY_SLICE = 2
+    deletion.FAMILY_SLICE = 2  # type: ignore[misc]
+    retention.ARCHIVE_SLICE = 1  # type: ignore[misc]
     async with hf.connect(store, _platform=Platform(fault_hook=hook)) as client:
         if name == "delete":
             try:

@@ -18,6 +18,7 @@ from holdfast.core.lifecycle import INSTANCE_FINAL, InstanceState
 from holdfast.core.retention import FamilyDecision, FamilyMember, FamilyVerdict, decide_families
 from holdfast.errors import FamilyKept, FamilyOpen, InstanceNotFound, InvalidOption, NotARoot, StoreError, UsageError
 from holdfast.runtime.deletion import (
+    ROOTS,
     Commit,
     Selection,
     continued,
@@ -34,6 +35,8 @@ PruneProgress = Callable[[int], None]
 
 STEP_BYTES: Final = 2**20
 """Space that one step returns to the file system."""
+ARCHIVE_SLICE: Final = 200
+"""Families of one slice of an archive, whose lines are in memory together."""
 STORE_DIGITS: Final = 16
 
 
@@ -219,7 +222,7 @@ async def prune(
     with nullcontext() if archive is None else ArchiveWriter(archive, await store_name(store)) as writer:
         if writer is not None:
             await _settle(store, writer)
-        async for page in selected_roots(store, rule.selection):
+        async for page in selected_roots(store, rule.selection, limit=ROOTS if writer is None else ARCHIVE_SLICE):
             roots = [each.instance.number for each in page]
             groups: Groups = {each.instance.number: (each.instance.workflow, each.instance.state) for each in page}
             if writer is None:
