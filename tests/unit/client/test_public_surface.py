@@ -51,6 +51,7 @@ CAUGHT = {
     "ActivityTimedOut",
     "ClaimsExhausted",
     "DeadlineExceeded",
+    "DeleteRefused",
     "FilterError",
     "FlowError",
     "HoldfastError",
