@@ -54,8 +54,8 @@ async def fill(store: str) -> None:
 
 async def finish(store: str, name: str, hook: KillAt | None) -> object:
     """Delete one family, or prune in small slices, with or without an archive."""
-    deletion.FAMILY_SLICE = 2  # type: ignore[misc]
-    retention.ARCHIVE_SLICE = 1  # type: ignore[misc]
+    vars(deletion)["FAMILY_SLICE"] = 2
+    vars(retention)["ARCHIVE_SLICE"] = 1
     async with hf.connect(store, _platform=Platform(fault_hook=hook)) as client:
         if name == "delete":
             try:

@@ -11,6 +11,7 @@ from tests.scenarios.support import engine_of, rows, together, until
 
 import holdfast as hf
 from holdfast.audit.auditor import audit
+from holdfast.background import Duty
 from holdfast.client.client import store_of
 from holdfast.errors import FamilyKept, FamilyOpen, InvalidOption, NotARoot, UsageError
 from holdfast.runtime.duties import retention as duty
@@ -319,10 +320,10 @@ def test_R38_a_waiter_for_an_instance_that_is_deleted_gets_an_error(tmp_path: Pa
         async with engine_of(store, *CODE) as engine, hf.connect(store) as client:
             handle = await engine.start(waits, 1, id="w")
             session = client._session
-            session.results.woken = lambda _: None  # type: ignore[method-assign]  # the notification is lost
+            session.results.woken = lambda _: None  # type: ignore[method-assign,assignment]  # the notification is lost
             session.results._polling.stop()
             waiting = asyncio.create_task(client.get("w").result())
-            await asyncio.sleep(0.05)
+            await until(lambda: session.results._waiting)
             await handle.terminate()
             await engine.delete("w")
             session.results._polling.start()
@@ -344,7 +345,10 @@ def test_R36_a_worker_without_retention_warns_once_if_much_could_be_deleted(
         async with engine_of(store, *CODE, **options) as engine:
             for number in range(2):
                 await engine.run(grandchild, number, id=f"g{number}")
-            await asyncio.sleep(0.1)
+            worker = engine._local.running
+            if worker is not None and not options:
+                [task] = [task for task in worker._tasks if task.duty is Duty.RETENTION]
+                await until(lambda: not task.is_running)
         return [each.getMessage() for each in caplog.records if "has no retention" in each.getMessage()]
 
     with caplog.at_level(logging.WARNING, logger="holdfast"):
@@ -375,6 +379,7 @@ def test_R39_pruned_space_returns_to_the_file_system(tmp_path: Path) -> None:
 def test_20_a_late_completion_of_a_deleted_instance_changes_nothing(tmp_path: Path) -> None:
     store = tmp_path / "shop.db"
     going: list[asyncio.Event] = []
+    ended: list[int] = []
 
     @hf.activity
     async def slow(number: int) -> int:
@@ -383,7 +388,8 @@ def test_20_a_late_completion_of_a_deleted_instance_changes_nothing(tmp_path: Pa
         try:
             await gate.wait()
         except asyncio.CancelledError:
-            await asyncio.sleep(0.2)
+            await gate.wait()
+        ended.append(number)
         return number
 
     @hf.workflow
@@ -399,7 +405,8 @@ def test_20_a_late_completion_of_a_deleted_instance_changes_nothing(tmp_path: Pa
             again = await engine.start(uses, 2, id="u")
             await until(lambda: len(going) == 2)
             going[0].set()
-            await asyncio.sleep(0.3)
+            await until(lambda: ended)
+            await engine._local.committer.drain()
             assert rows(store, "SELECT number, state FROM attempts") == [(2, "RUNNING")]
             going[1].set()
             assert await again.result() == 2

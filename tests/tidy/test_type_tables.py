@@ -32,6 +32,7 @@ from holdfast.storage.members.member import Member
 from holdfast.storage.members.messages import AskQuery, Deliver
 from holdfast.storage.members.outcomes import Outcome
 from holdfast.storage.members.restoring import LiftNumbers, RestoreInstances
+from holdfast.storage.members.retention import DeleteExecutions, DeleteFamilies
 from holdfast.storage.relational.apply.dispatch import APPLY_BY_TYPE
 
 EVENTS = set(get_args(ev.HistoryEvent))
@@ -67,7 +68,7 @@ TABLES: dict[str, tuple[Collection[Any], set[Any], set[Any]]] = {
     ),
     "a client commits these members without a lease": (
         {Start, Terminate, Deliver, AskQuery, CancelActivity, RetryBlocked, InsertRequest, InsertReport, Watch}
-        | {LiftNumbers, RestoreInstances},
+        | {LiftNumbers, RestoreInstances, DeleteFamilies, DeleteExecutions},
         {member for member in MEMBERS if member.needs_lease is not CommitMember.needs_lease},
         set(),
     ),
@@ -141,7 +142,8 @@ def _named(types: Collection[Any]) -> list[str]:
 
 MEMBER_DEFAULTS: Mapping[str, str] = {
     "_is_likely": "AnswerQuery AskQuery Block CancelActivity ClaimAttempts ClaimInstances ClaimQueries CloseChildren "
-    "DeleteQueries Expire HandleReports InsertReport InsertRequest LiftNumbers MarkWorkerLost QueueAttempts "
+    "DeleteExecutions DeleteFamilies DeleteQueries Expire HandleReports InsertReport InsertRequest LiftNumbers "
+    "MarkWorkerLost QueueAttempts "
     "ReleaseUnknown RestoreInstances RetryBlocked SaveFlow SetDeadline StreamValues Terminate",
 }
 """Functions that match on a member of a commit, with the members that take the default branch."""

@@ -7,7 +7,7 @@ from typing import Final
 
 from holdfast.authoring.validation import Duration, checked_duration_ms, checked_integer
 from holdfast.core.lifecycle import INSTANCE_FINAL, InstanceState
-from holdfast.core.retention import RetentionRules, StateRule
+from holdfast.core.retention import DeletionRules, StateRule
 from holdfast.errors import InvalidOption
 
 Age = Duration | str
@@ -51,7 +51,7 @@ class Retention:
     def __post_init__(self) -> None:
         self.rules()
 
-    def rules(self) -> RetentionRules:
+    def rules(self) -> DeletionRules:
         """The rules of the core. Values out of range raise `InvalidOption`."""
         keep_last = 0 if self.keep_last is None else checked_integer(self.keep_last, "Retention(keep_last)", least=0)
         given: dict[InstanceState, Age | None] = {
@@ -65,7 +65,7 @@ class Retention:
         }
         if not ages and self.keep_last is not None:
             ages = dict.fromkeys(sorted(INSTANCE_FINAL), 0)
-        return RetentionRules(
+        return DeletionRules(
             by_state={state: StateRule(age_ms, keep_last) for state, age_ms in ages.items()},
             executions_ms=ages.get(InstanceState.COMPLETED) if self.completed is not None else None,
         )

@@ -15,7 +15,7 @@ from holdfast.client.archive import ArchiveWriter
 from holdfast.core.checks import parse_enum
 from holdfast.core.filters import at, parse
 from holdfast.core.lifecycle import INSTANCE_FINAL, InstanceState
-from holdfast.core.retention import FamilyDecision, FamilyMember, FamilyVerdict, decide_families
+from holdfast.core.retention import KEEP, FamilyDecision, FamilyMember, FamilyVerdict, decide_families
 from holdfast.errors import FamilyKept, FamilyOpen, InstanceNotFound, InvalidOption, NotARoot, StoreError, UsageError
 from holdfast.runtime.deletion import (
     ROOTS,
@@ -102,7 +102,7 @@ def _refusal(instance_id: str, decision: FamilyDecision) -> Exception:
                 "cancel or terminate it"
             )
         case FamilyVerdict.HELD:
-            return FamilyKept(f"{instance_id!r} is kept by the attribute 'keep' of {witness!r}; nothing was deleted")
+            return FamilyKept(f"{instance_id!r} is kept by the attribute {KEEP!r} of {witness!r}; nothing was deleted")
         case _:
             return InstanceNotFound(f"no instance has the id {instance_id!r}; another call has deleted it")
 

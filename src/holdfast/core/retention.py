@@ -22,7 +22,7 @@ class StateRule(NamedTuple):
     """It is not among so many of the newest, by their starts."""
 
 
-class RetentionRules(NamedTuple):
+class DeletionRules(NamedTuple):
     """The rules of one workflow."""
 
     by_state: Mapping[InstanceState, StateRule]

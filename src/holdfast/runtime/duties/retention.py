@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 
 from holdfast.authoring.registry import Registry
 from holdfast.authoring.retention import Retention
-from holdfast.core.retention import RetentionRules
+from holdfast.core.retention import DeletionRules
 from holdfast.errors import StoreReplaced
 from holdfast.runtime.deletion import (
     Selection,
@@ -153,14 +153,14 @@ class RetentionDuty:
         )
 
 
-def rules_of(registry: Registry, default: Retention | None) -> dict[str, RetentionRules]:
+def rules_of(registry: Registry, default: Retention | None) -> dict[str, DeletionRules]:
     """The rules of the registered workflows that have any. The default applies to those without a retention."""
     found = {name: workflow.retention or default for name, workflow in registry.workflows.items()}
     rules = {name: retention.rules() for name, retention in found.items() if retention is not None}
     return {name: each for name, each in rules.items() if not each.keeps_all}
 
 
-def pause_seconds(rules: Iterable[RetentionRules]) -> float:
+def pause_seconds(rules: Iterable[DeletionRules]) -> float:
     """The pause between two passes."""
     ages = [rule.age_ms for each in rules for rule in each.by_state.values()]
     seconds = min(ages, default=0) / 1_000 / PAUSES_PER_AGE

@@ -219,12 +219,8 @@ class SqliteStore(OpenContractReads, SearchReads):
     ) -> list[Outcome]:
         writer = self._open(self._writer)
         self._groups += 1
-        takes_long = len(members) == 1 and members[0].takes_long
-        if (
-            not self._waiting
-            and not takes_long
-            and (self._commit_ms < SLOW_COMMIT_MS or self._groups % PROBE_EVERY == 0)
-        ):
+        is_quick = self._commit_ms < SLOW_COMMIT_MS or self._groups % PROBE_EVERY == 0
+        if not self._waiting and is_quick and not (len(members) == 1 and members[0].takes_long):
             outcomes = writer.try_write(commit_id, members, soon=self._commit_ms < SHORT_COMMIT_MS)
             if outcomes is not None:
                 took_ms = min(writer.last_commit_ms, LONGEST_COUNTED_MS)
