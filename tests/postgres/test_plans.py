@@ -38,6 +38,8 @@ OTHERS = {
     **dict.fromkeys(("delete_closed_events", "delete_closed_offers", "delete_refused_events"), PRUNING),
     **dict.fromkeys(("count_restored", "running_attempts"), OF_PEOPLE),
     "count_open": MEASURED,
+    "count_closed": "up to a limit, once at the start of a worker",
+    "store_size": "the catalogue of the tables",
     "open_offers": OFFERED,
     "read_inbox_of_owner": ONLY_ANALYSED,
 }

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.scenarios.kinds import are_files
 from tests.scenarios.support import engine_of, rows, together, until
 
 import holdfast as hf
@@ -319,15 +320,20 @@ def test_R38_a_waiter_for_an_instance_that_is_deleted_gets_an_error(tmp_path: Pa
     async def scenario() -> None:
         async with engine_of(store, *CODE) as engine, hf.connect(store) as client:
             handle = await engine.start(waits, 1, id="w")
-            session = client._session
-            session.results.woken = lambda _: None  # type: ignore[method-assign,assignment]  # the notification is lost
-            session.results._polling.stop()
+            results, opened = client._session.results, client._session.store
+            reads, deleted = opened.read_instances, asyncio.Event()
+
+            async def read_later(numbers: Any) -> Any:
+                await deleted.wait()
+                return await reads(numbers)
+
+            opened.read_instances = read_later  # type: ignore[method-assign]
             waiting = asyncio.create_task(client.get("w").result())
-            await until(lambda: session.results._waiting)
+            await until(lambda: results._waiting)
             await handle.terminate()
             await engine.delete("w")
-            session.results._polling.start()
-            session.results.poll()
+            deleted.set()
+            results.poll()
             with pytest.raises(hf.InstanceNotFound):
                 await waiting
 
@@ -370,7 +376,8 @@ def test_R39_pruned_space_returns_to_the_file_system(tmp_path: Path) -> None:
             report = await engine.prune(older_than=0)
             after = await store_of(engine).size_bytes()  # type: ignore[attr-defined]
             assert report.instances == 900
-            assert report.bytes_returned == before - after > before / 2
+            assert report.bytes_returned == (before - after if are_files() else 0)
+            assert report.bytes_returned > before / 2 or not are_files()
 
     together(scenario())
     assert audit(store) == []
