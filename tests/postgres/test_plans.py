@@ -78,7 +78,7 @@ FILL: tuple[LiteralString, ...] = (
     """INSERT INTO {0}.inbox (number, execution, stamp_ms, event)
     SELECT number, 1, 0, '{{}}' FROM {0}.instances WHERE closed_at_ms IS NULL AND number BETWEEN %s AND %s""",
     """INSERT INTO {0}.timers (number, execution, timer, due_at_ms)
-    SELECT number, 1, 0, 0 FROM {0}.instances WHERE closed_at_ms IS NULL AND number BETWEEN %s AND %s""",
+    SELECT number, 1, 0, 0 FROM {0}.instances WHERE number BETWEEN %s AND %s""",
     "INSERT INTO {0}.commits (id, part, at_ms) SELECT n, 0, n FROM generate_series(%s::int, %s::int) AS n",
     "INSERT INTO {0}.payloads (number, reference, data) SELECT n, 'r', 'x' FROM generate_series(%s::int, %s::int) AS n",
     "INSERT INTO {0}.kept (number, key, value) SELECT n, '', 'x' FROM generate_series(%s::int, %s::int) AS n",

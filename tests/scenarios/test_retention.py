@@ -16,6 +16,7 @@ from holdfast.background import Duty
 from holdfast.client.client import store_of
 from holdfast.errors import FamilyKept, FamilyOpen, InvalidOption, NotARoot, UsageError
 from holdfast.runtime.duties import retention as duty
+from holdfast.storage.records import InstanceNumber
 
 TABLES = (
     *("history", "inbox", "received", "timers", "attempts", "payloads", "kept", "attributes", "updates", "closings"),
@@ -329,7 +330,7 @@ def test_R38_a_waiter_for_an_instance_that_is_deleted_gets_an_error(tmp_path: Pa
 
             opened.read_instances = read_later  # type: ignore[method-assign]
             waiting = asyncio.create_task(client.get("w").result())
-            await until(lambda: results._waiting)
+            await until(lambda: results.is_watched(InstanceNumber(1)))
             await handle.terminate()
             await engine.delete("w")
             deleted.set()

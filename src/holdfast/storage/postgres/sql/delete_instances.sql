@@ -11,11 +11,7 @@ WITH of_activity_events AS (
 ), of_received AS (
     DELETE FROM received WHERE number = ANY (ARRAY(SELECT value::bigint FROM json_each(?1)))
 ), of_timers AS (
-    DELETE FROM timers WHERE ctid = ANY (ARRAY(
-        SELECT found.place FROM json_each(?1) CROSS JOIN LATERAL (
-            SELECT timers.ctid AS place FROM timers WHERE timers.number = value::bigint OFFSET 0
-        ) AS found
-    ))
+    DELETE FROM timers WHERE number = ANY (ARRAY(SELECT value::bigint FROM json_each(?1)))
 ), of_attempts AS (
     DELETE FROM attempts WHERE number = ANY (ARRAY(SELECT value::bigint FROM json_each(?1)))
 ), of_payloads AS (
