@@ -128,6 +128,19 @@ def engines_bench(*, two_runs: float, four_runs: float | None, two_cpu: float, f
     )
 
 
+def retention_bench() -> Bench:
+    """Deletions beside B1, in the batches of one engine."""
+    return Bench(
+        "RETENTION",
+        ("RETENTION",),
+        3,
+        (
+            Target("two-step instances deleted beside B1", "/s", of("RETENTION", "deleted_per_s"), 1_000, True),
+            Target("speed of B1 beside it over alone", "x", of("RETENTION", "speed"), 0.9, True),
+        ),
+    )
+
+
 BENCHES: Final = (
     Bench(
         "B1",
@@ -159,6 +172,7 @@ BENCHES: Final = (
             Target("processor time of B1 with metrics over without", "x", of("METRICS", "processor"), 1.03),
         ),
     ),
+    retention_bench(),
     Bench(
         "TRACES",
         ("TRACES",),

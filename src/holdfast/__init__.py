@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from holdfast.authoring.handlers import Query, Update, on_query, on_update, updates_finished
     from holdfast.authoring.launcher import Launcher, LaunchTask
     from holdfast.authoring.log import log
+    from holdfast.authoring.retention import Retention
     from holdfast.authoring.state import set_status, state, wait_until
     from holdfast.authoring.workflow import WorkflowLike as Workflow
     from holdfast.authoring.workflow import workflow
@@ -66,6 +67,7 @@ if TYPE_CHECKING:
         ActivityTimedOut,
         ClaimsExhausted,
         DeadlineExceeded,
+        DeleteRefused,
         Failure,
         FilterError,
         FlowError,
@@ -106,6 +108,7 @@ __all__ = [
     "Client",
     "CommandLauncher",
     "DeadlineExceeded",
+    "DeleteRefused",
     "Engine",
     "Event",
     "Failure",
@@ -127,6 +130,7 @@ __all__ = [
     "PayloadError",
     "Query",
     "QueryFailed",
+    "Retention",
     "Retry",
     "StoreError",
     "StreamActivity",
@@ -192,6 +196,7 @@ _NAMES = {
     "authoring.handlers": ("Query", "Update", "on_query", "on_update", "updates_finished"),
     "authoring.launcher": ("LaunchTask", "Launcher"),
     "authoring.log": ("log",),
+    "authoring.retention": ("Retention",),
     "authoring.state": ("set_status", "state", "wait_until"),
     "authoring.workflow": ("Workflow", "workflow"),
     "authoring.workflow_api": (
@@ -218,6 +223,7 @@ _NAMES = {
         "ClaimsExhausted",
         "DeadlineExceeded",
         "Failure",
+        "DeleteRefused",
         "FilterError",
         "FlowError",
         "HoldfastError",

@@ -28,6 +28,8 @@ class Duty(StrEnum):
     """Claims instances and attempts."""
     MAINTENANCE = "holdfast-maintenance"
     """Runs maintenance: lost workers, expired attempts, children of closed executions, pruning."""
+    RETENTION = "holdfast-retention"
+    """Deletes instances that are kept no longer."""
     RECONCILER = "holdfast-reconciler"
     """Reconciles the rows in the worker's name with its memory (W3)."""
     QUERIES = "holdfast-queries"
@@ -66,6 +68,7 @@ POLLING: Final = frozenset(
     {
         Duty.CLAIMS,
         Duty.MAINTENANCE,
+        Duty.RETENTION,
         Duty.RECONCILER,
         Duty.QUERIES,
         Duty.CONTRACT_ROWS,

@@ -18,11 +18,13 @@ from holdfast.storage.contract import (
     PAUSE,
     RAW_TABLES,
     RESTORE,
+    RETENTION,
     SEARCH,
     CheckableStore,
     OpenableStore,
     OpenContractStore,
     RestorableStore,
+    RetentionStore,
     SearchStore,
     Store,
     StoreDefaults,
@@ -176,6 +178,13 @@ def checkable(store: object) -> CheckableStore:
             f"{type(store).__name__} cannot be checked against code: it does not declare {CODE_CHECKS!r}"
         )
     return cast("CheckableStore", store)
+
+
+def retention_store_of(store: object) -> RetentionStore:
+    """The store itself, if it can delete instances (R30-R36); `InvalidOption` if it cannot."""
+    if RETENTION not in capabilities_of(store):
+        raise InvalidOption(f"{type(store).__name__} cannot delete instances: it does not declare {RETENTION!r}")
+    return cast("RetentionStore", store)
 
 
 def backup_refusal(url: str) -> str:

@@ -267,6 +267,26 @@ class InstanceClosed(HoldfastError):
     """The instance has ended, so it takes no more events, updates or requests."""
 
 
+class DeleteRefused(HoldfastError):
+    """The instance and its family are not deleted; nothing was changed (R31)."""
+
+
+class FamilyOpen(DeleteRefused):
+    """A member of the family is open: end it first, or wait for its end."""
+
+
+class NotARoot(DeleteRefused):
+    """The instance is a child, and is deleted with the root of its family."""
+
+
+class FamilyKept(DeleteRefused):
+    """A member of the family has the attribute `keep`, which keeps all of it (R33)."""
+
+
+class ArchiveError(HoldfastError):
+    """A file that is not an archive of this store, or an archive that is damaged or cannot be written (R35)."""
+
+
 class InstanceNotBlocked(HoldfastError):
     """The instance is not BLOCKED, so there is nothing to retry (G12)."""
 

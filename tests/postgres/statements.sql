@@ -55,7 +55,7 @@ SELECT {raw_instance_columns} FROM "shop".instances ORDER BY number;
 SELECT {raw_offer_columns} FROM "shop".offers ORDER BY number, execution, activity, dimension, attempt, entry;
 
 -- audit_orphans
-SELECT 'payloads', number, count(*) FROM "shop".payloads WHERE NOT EXISTS (SELECT 1 FROM "shop".instances WHERE instances.number = payloads.number) GROUP BY number UNION ALL SELECT 'kept', number, count(*) FROM "shop".kept WHERE NOT EXISTS (SELECT 1 FROM "shop".instances WHERE instances.number = kept.number) GROUP BY number;
+SELECT 'payloads', number, count(*) FROM "shop".payloads WHERE NOT EXISTS (SELECT 1 FROM "shop".instances WHERE instances.number = payloads.number) GROUP BY number UNION ALL SELECT 'kept', number, count(*) FROM "shop".kept WHERE NOT EXISTS (SELECT 1 FROM "shop".instances WHERE instances.number = kept.number) GROUP BY number UNION ALL SELECT 'received', number, count(*) FROM "shop".received WHERE NOT EXISTS (SELECT 1 FROM "shop".instances WHERE instances.number = received.number) GROUP BY number;
 
 -- audit_requests
 SELECT row, state, CASE WHEN refusal IS NULL THEN 0 ELSE 1 END, CASE WHEN handled_at_ms IS NULL THEN 0 ELSE 1 END, instance_number, (SELECT count(*) FROM "shop".instances WHERE instances.number = requests.instance_number) FROM "shop".requests WHERE state NOT IN ('NEW', 'ACCEPTED', 'REFUSED', 'TRACE') OR (state = 'NEW') <> (handled_at_ms IS NULL) OR (state = 'REFUSED') <> (refusal IS NOT NULL) OR (state = 'ACCEPTED' AND instance_number IS NULL) OR (instance_number IS NOT NULL AND NOT EXISTS (SELECT 1 FROM "shop".instances WHERE instances.number = requests.instance_number)) ORDER BY row;
@@ -123,11 +123,17 @@ UPDATE "shop".instances SET turn = $1, stamp_ms = $2, losses = 0, state = CASE s
 -- continue_instance
 UPDATE "shop".instances SET execution = $1, turn = 0, fence = fence + 1, input = $2, owner = $3, claimable_at_ms = $4 WHERE number = $5 AND execution = $6;
 
+-- continued_instances
+SELECT number, workflow FROM ( SELECT number, workflow, execution FROM "shop".instances WHERE owner IS NOT NULL UNION ALL SELECT number, workflow, execution FROM "shop".instances WHERE owner IS NULL AND closed_at_ms IS NULL ) AS continued WHERE execution > 1 AND number > $1 AND EXISTS (SELECT 1 FROM "shop".history WHERE history.number = continued.number AND history.execution < continued.execution) ORDER BY number LIMIT $2;
+
 -- count_blocked_by
 SELECT value, count(*) FROM "shop".instances, jsonb_array_elements_text((blocked_by)::jsonb) AS json_each(value) WHERE state = 'BLOCKED' GROUP BY value ORDER BY 2 DESC, 1 LIMIT $1;
 
 -- count_children
 SELECT state, count(*) FROM "shop".instances WHERE parent = $1 GROUP BY state;
+
+-- count_closed
+SELECT count(*) FROM (SELECT 1 FROM "shop".instances WHERE closed_at_ms IS NOT NULL LIMIT $1) AS closed;
 
 -- count_earlier
 SELECT count(*) FROM "shop".instances WHERE id = $1 AND superseded_at_ms IS NOT NULL;
@@ -168,6 +174,9 @@ WITH RECURSIVE owners (owner) AS ( (SELECT owner FROM "shop".instances WHERE own
 -- delete_asked_updates
 DELETE FROM "shop".updates WHERE number = $1 AND answer IS NULL AND state = 'asked';
 
+-- delete_attempts_before
+DELETE FROM "shop".attempts WHERE number = $1 AND execution < $2;
+
 -- delete_attribute
 DELETE FROM "shop".attributes WHERE number = $1 AND name = $2;
 
@@ -183,11 +192,17 @@ DELETE FROM "shop".closings WHERE number = $1 AND execution = $2;
 -- delete_dead_workers
 DELETE FROM "shop".workers WHERE key = ANY (ARRAY( SELECT key FROM "shop".workers WHERE state = 'INACTIVE' AND deadline_ms < $1 AND NOT EXISTS (SELECT 1 FROM "shop".instances WHERE owner = workers.key) AND NOT EXISTS (SELECT 1 FROM "shop".attempts WHERE owner = workers.key AND closed_at_ms IS NULL) LIMIT $2 FOR UPDATE SKIP LOCKED ));
 
+-- delete_events_before
+DELETE FROM "shop".activity_events WHERE activity_exec_id = ANY (ARRAY(SELECT exec_id FROM "shop".offers WHERE number = $1 AND execution < $2));
+
 -- delete_expired_queries
 DELETE FROM "shop".questions WHERE expires_at_ms <= $1;
 
 -- delete_expired_updates
 DELETE FROM "shop".updates WHERE expires_at_ms <= $1;
+
+-- delete_history_before
+DELETE FROM "shop".history WHERE number = $1 AND execution < $2;
 
 -- delete_inbox
 DELETE FROM "shop".inbox WHERE row = $1 AND number = $2;
@@ -195,8 +210,17 @@ DELETE FROM "shop".inbox WHERE row = $1 AND number = $2;
 -- delete_inbox_of_instance
 DELETE FROM "shop".inbox WHERE number = $1;
 
+-- delete_instances
+WITH of_activity_events AS ( DELETE FROM "shop".activity_events WHERE activity_exec_id = ANY (ARRAY(SELECT exec_id FROM "shop".offers WHERE number = ANY (ARRAY(SELECT value::bigint FROM jsonb_array_elements_text(($1)::jsonb) AS json_each(value))))) ), of_offers AS ( DELETE FROM "shop".offers WHERE number = ANY (ARRAY(SELECT value::bigint FROM jsonb_array_elements_text(($1)::jsonb) AS json_each(value))) ), of_history AS ( DELETE FROM "shop".history WHERE number = ANY (ARRAY(SELECT value::bigint FROM jsonb_array_elements_text(($1)::jsonb) AS json_each(value))) ), of_inbox AS ( DELETE FROM "shop".inbox WHERE number = ANY (ARRAY(SELECT value::bigint FROM jsonb_array_elements_text(($1)::jsonb) AS json_each(value))) ), of_received AS ( DELETE FROM "shop".received WHERE number = ANY (ARRAY(SELECT value::bigint FROM jsonb_array_elements_text(($1)::jsonb) AS json_each(value))) ), of_timers AS ( DELETE FROM "shop".timers WHERE number = ANY (ARRAY(SELECT value::bigint FROM jsonb_array_elements_text(($1)::jsonb) AS json_each(value))) ), of_attempts AS ( DELETE FROM "shop".attempts WHERE number = ANY (ARRAY(SELECT value::bigint FROM jsonb_array_elements_text(($1)::jsonb) AS json_each(value))) ), of_payloads AS ( DELETE FROM "shop".payloads WHERE number = ANY (ARRAY(SELECT value::bigint FROM jsonb_array_elements_text(($1)::jsonb) AS json_each(value))) ), of_kept AS ( DELETE FROM "shop".kept WHERE number = ANY (ARRAY(SELECT value::bigint FROM jsonb_array_elements_text(($1)::jsonb) AS json_each(value))) ), of_attributes AS ( DELETE FROM "shop".attributes WHERE number = ANY (ARRAY(SELECT value::bigint FROM jsonb_array_elements_text(($1)::jsonb) AS json_each(value))) ), of_updates AS ( DELETE FROM "shop".updates WHERE number = ANY (ARRAY(SELECT value::bigint FROM jsonb_array_elements_text(($1)::jsonb) AS json_each(value))) ), of_closings AS ( DELETE FROM "shop".closings WHERE number = ANY (ARRAY(SELECT value::bigint FROM jsonb_array_elements_text(($1)::jsonb) AS json_each(value))) ), of_questions AS ( DELETE FROM "shop".questions WHERE taken_by IS NULL AND number = ANY (ARRAY(SELECT value::bigint FROM jsonb_array_elements_text(($1)::jsonb) AS json_each(value))) ), of_requests AS ( DELETE FROM "shop".requests WHERE instance_number = ANY (ARRAY(SELECT value::bigint FROM jsonb_array_elements_text(($1)::jsonb) AS json_each(value))) ) DELETE FROM "shop".instances WHERE number = ANY (ARRAY(SELECT value::bigint FROM jsonb_array_elements_text(($1)::jsonb) AS json_each(value)));
+
+-- delete_offers_before
+DELETE FROM "shop".offers WHERE number = $1 AND execution < $2;
+
 -- delete_old_commits
 DELETE FROM "shop".commits WHERE ctid = ANY (ARRAY(SELECT ctid FROM "shop".commits WHERE at_ms < $1 ORDER BY at_ms LIMIT $2 FOR UPDATE SKIP LOCKED));
+
+-- delete_payload
+DELETE FROM "shop".payloads WHERE number = $1 AND reference = $2;
 
 -- delete_query
 DELETE FROM "shop".questions WHERE id = $1;
@@ -210,6 +234,9 @@ DELETE FROM "shop".requests WHERE ctid = ANY (ARRAY( SELECT ctid FROM "shop".req
 -- delete_state_value
 DELETE FROM "shop".kept WHERE number = $1 AND key = $2;
 
+-- delete_timers_before
+DELETE FROM "shop".timers WHERE number = $1 AND execution < $2;
+
 -- end_timer
 DELETE FROM "shop".timers WHERE number = $1 AND execution = $2 AND timer = $3;
 
@@ -218,6 +245,9 @@ UPDATE "shop".attempts SET ledger = ledger + $1, heartbeat_at_ms = $2, expires_a
 
 -- entered_responses
 SELECT 1 FROM "shop".attempts WHERE number = $1 AND execution = $2 AND activity = $3 AND dimension = $4 AND attempt = $5 AND owner = $6 AND state IN ('RUNNING', 'CANCELLED_RUNNING') AND ledger / 1000000 = $7;
+
+-- execution_starts
+SELECT execution, events FROM "shop".history WHERE number = $1 AND turn = 0 ORDER BY execution;
 
 -- exhausted_attempts
 SELECT {attempt_columns} FROM "shop".attempts WHERE number = $1 AND (state || '') = 'READY' AND failure IS NOT NULL ORDER BY execution, activity, dimension, attempt FOR NO KEY UPDATE;
@@ -357,6 +387,12 @@ SELECT found.* FROM jsonb_array_elements($1::jsonb) AS wanted(pair) CROSS JOIN L
 -- lock_attempt
 SELECT {attempt_columns} FROM "shop".attempts WHERE number = $1 AND execution = $2 AND activity = $3 AND dimension = $4 AND attempt = $5 FOR NO KEY UPDATE;
 
+-- lock_execution
+SELECT execution, closed_at_ms FROM "shop".instances WHERE number = $1 FOR NO KEY UPDATE;
+
+-- lock_families
+WITH RECURSIVE family(number) AS ( SELECT named.number FROM unnest($1::bigint[]) AS named(number) UNION ALL SELECT child.number FROM family CROSS JOIN LATERAL ( SELECT instances.number FROM "shop".instances WHERE instances.parent = family.number ORDER BY instances.number OFFSET 0 ) AS child ) SELECT locked.number, locked.superseded_at_ms FROM "shop".instances AS locked WHERE locked.number = ANY (ARRAY(SELECT number FROM family)) ORDER BY locked.number FOR NO KEY UPDATE;
+
 -- lock_instance
 SELECT {instance_columns} FROM "shop".instances WHERE number = $1 FOR NO KEY UPDATE;
 
@@ -423,6 +459,9 @@ SELECT nextval('"shop".instance_numbers') FROM generate_series(1, $1::int);
 -- next_ready
 SELECT available_at_ms FROM "shop".attempts WHERE state = 'READY' AND queue = $1 AND available_at_ms > $2 AND available_at_ms < 1152921504606846976 AND name = ANY (ARRAY(SELECT value FROM jsonb_array_elements_text(($3)::jsonb) AS json_each(value))) ORDER BY available_at_ms LIMIT 1;
 
+-- numbers_of_families
+WITH RECURSIVE family(number) AS ( SELECT named.number FROM unnest($1::bigint[]) AS named(number) UNION ALL SELECT child.number FROM family CROSS JOIN LATERAL ( SELECT instances.number FROM "shop".instances WHERE instances.parent = family.number ORDER BY instances.number OFFSET 0 ) AS child ) SELECT number FROM family;
+
 -- numbers_of_ids
 SELECT number, parent FROM "shop".instances WHERE id = ANY ($1::text[]) AND superseded_at_ms IS NULL;
 
@@ -431,6 +470,9 @@ WITH RECURSIVE owned (number, place) AS ( SELECT 0::bigint, 0 UNION ALL SELECT (
 
 -- oldest_writer
 SELECT pg_snapshot_xmin(pg_current_snapshot())::text;
+
+-- open_attempts_before
+SELECT min(execution) FROM "shop".attempts WHERE number = $1 AND execution < $2 AND closed_at_ms IS NULL;
 
 -- open_children
 SELECT {instance_columns}, parent_close FROM "shop".instances WHERE parent = $1 AND parent_execution = $2 AND closed_at_ms IS NULL AND parent_close <> 'abandon' AND (state <> 'CANCEL_REQUESTED' OR ($3 = 'terminated' AND parent_close = 'terminate')) LIMIT $4 FOR NO KEY UPDATE;
@@ -474,6 +516,12 @@ SELECT parent FROM "shop".instances WHERE number = ANY ($1::bigint[]) AND parent
 -- pause_instance
 UPDATE "shop".instances SET state = 'PAUSED', paused_from = state, paused_at_ms = $1, pause_reason = $2, fence = fence + 1, owner = NULL, claimable_at_ms = NULL WHERE number = $3 AND state IN ('REQUESTED', 'RUNNING');
 
+-- payload_references
+SELECT reference FROM "shop".payloads WHERE number = $1;
+
+-- payload_users
+SELECT input FROM "shop".instances WHERE number = $1 UNION ALL SELECT outcome FROM "shop".instances WHERE number = $1 UNION ALL SELECT events FROM "shop".history WHERE number = $1 UNION ALL SELECT event FROM "shop".inbox WHERE number = $1 UNION ALL SELECT input FROM "shop".attempts WHERE number = $1 UNION ALL SELECT details FROM "shop".attempts WHERE number = $1 UNION ALL SELECT failure FROM "shop".attempts WHERE number = $1 UNION ALL SELECT value FROM "shop".kept WHERE number = $1 UNION ALL SELECT answer FROM "shop".updates WHERE number = $1;
+
 -- peek_inbox
 SELECT {inbox_columns} FROM "shop".inbox WHERE number = $1 ORDER BY row LIMIT $2;
 
@@ -509,6 +557,9 @@ SELECT how FROM "shop".closings WHERE number = $1 AND execution = $2 FOR UPDATE;
 
 -- read_deadline
 SELECT deadline_at_ms, grace_ms, expires_at_ms FROM "shop".instances WHERE number = $1 AND deadline_at_ms IS NOT NULL;
+
+-- read_families
+WITH RECURSIVE family(root, number) AS ( SELECT named.number, named.number FROM "shop".instances AS named WHERE named.number = ANY (ARRAY(SELECT value::bigint FROM jsonb_array_elements_text(($1)::jsonb) AS json_each(value))) UNION ALL SELECT family.root, child.number FROM family CROSS JOIN LATERAL ( SELECT instances.number FROM "shop".instances WHERE instances.parent = family.number ORDER BY instances.number OFFSET 0 ) AS child ) SELECT family.root, member.number, member.id, member.workflow, member.state, member.closed_at_ms, member.parent, (SELECT above.id FROM "shop".instances AS above WHERE above.number = member.parent), EXISTS ( SELECT 1 FROM "shop".attributes AS held WHERE held.number = member.number AND held.name = 'keep' AND held.position = 0 AND held.type = 'bool' AND (held.value || '') = $2 LIMIT 1 OFFSET 0 ) FROM family CROSS JOIN LATERAL (SELECT * FROM "shop".instances WHERE instances.number = family.number OFFSET 0) AS member ORDER BY member.number;
 
 -- read_flow
 SELECT definition FROM "shop".flows WHERE hash = $1;
@@ -686,6 +737,9 @@ INSERT INTO "shop".instances (number, id, workflow, version, state, execution, t
 
 -- start_timer
 INSERT INTO "shop".timers (number, execution, timer, due_at_ms) VALUES ($1, $2, $3, $4);
+
+-- store_size
+SELECT COALESCE(sum(pg_total_relation_size(tables.oid)), 0)::bigint FROM pg_class AS tables WHERE tables.relnamespace = $1::text::regnamespace AND tables.relkind = 'r';
 
 -- stranded_offers
 SELECT DISTINCT activity_events.activity_exec_id FROM "shop".activity_events JOIN "shop".offers ON offers.exec_id = activity_events.activity_exec_id JOIN "shop".attempts ON attempts.number = offers.number AND attempts.execution = offers.execution AND attempts.activity = offers.activity AND attempts.dimension = offers.dimension AND attempts.attempt = offers.attempt WHERE activity_events.state = 'WAITING' AND (offers.withdrawn_at_ms IS NOT NULL OR attempts.closed_at_ms IS NOT NULL) LIMIT $1;

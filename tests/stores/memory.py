@@ -14,6 +14,7 @@ from tests.stores import memory_endings as endings
 from tests.stores import memory_instances as instances
 from tests.stores import memory_pauses as pauses
 from tests.stores import memory_restoring as restoring
+from tests.stores import memory_retention as retention
 from tests.stores.filter_model import ModelInstance, matches
 from tests.stores.memory_instances import may_run
 from tests.stores.memory_tables import Commit, Instance, MemoryTables, Worker, as_record, instance_record
@@ -31,6 +32,7 @@ from holdfast.core.leases import (
     judge_heartbeat,
 )
 from holdfast.core.lifecycle import AttemptState, InstanceState
+from holdfast.core.retention import FamilyMember
 from holdfast.errors import ClientClosed, StoreError
 from holdfast.storage.contract import (
     CODE_CHECKS,
@@ -38,6 +40,7 @@ from holdfast.storage.contract import (
     COUNTS,
     PAUSE,
     RESTORE,
+    RETENTION,
     SEARCH,
     TOMBSTONES_KEPT_MS,
     Notifier,
@@ -72,6 +75,7 @@ from holdfast.storage.members.member import Member
 from holdfast.storage.members.messages import AnswerQuery, AskQuery, ClaimQueries, DeleteQueries, Deliver
 from holdfast.storage.members.outcomes import Failed, Outcome, PendingQueries, Rejected
 from holdfast.storage.members.restoring import LiftNumbers, RestoreInstances
+from holdfast.storage.members.retention import DeleteExecutions, DeleteFamilies
 from holdfast.storage.members.turns import StreamValues, Turn
 from holdfast.storage.members.workers import MarkWorkerLost, Registration, ReleaseUnknown
 from holdfast.storage.records import (
@@ -135,6 +139,8 @@ APPLY_BY_TYPE: Final[dict[type[Member], Callable[[MemoryTables, Any], Outcome]]]
     Watch: instances.apply_watch,
     LiftNumbers: restoring.apply_lift_numbers,
     RestoreInstances: restoring.apply_restore_instances,
+    DeleteFamilies: retention.apply_delete_families,
+    DeleteExecutions: retention.apply_delete_executions,
     AskQuery: instances.apply_ask_query,
     ClaimQueries: instances.apply_claim_queries,
     AnswerQuery: instances.apply_answer_query,
@@ -145,7 +151,7 @@ APPLY_BY_TYPE: Final[dict[type[Member], Callable[[MemoryTables, Any], Outcome]]]
 class MemoryStore(StoreDefaults):
     """Implements `Store` and `SearchStore`. What is about files it leaves to `StoreDefaults`."""
 
-    capabilities = frozenset({SEARCH, PAUSE, RESTORE, COUNTS, CODE_CHECKS})
+    capabilities = frozenset({SEARCH, PAUSE, RESTORE, COUNTS, CODE_CHECKS, RETENTION})
 
     def __init__(self, clock: Callable[[], int], tables: MemoryTables | None = None) -> None:
         self._clock = clock
@@ -218,6 +224,22 @@ class MemoryStore(StoreDefaults):
             )
             tables.keep_changes()
         return False
+
+    async def read_families(self, roots: Sequence[InstanceNumber]) -> list[FamilyMember]:
+        return retention.families(self.tables, roots)
+
+    async def continued_instances(self, *, after: InstanceNumber, limit: int) -> list[tuple[InstanceNumber, str]]:
+        return retention.continued(self.tables, after, limit)
+
+    async def has_closed(self, count: int) -> bool:
+        return sum(not row.is_open for row in self.tables.instances.values()) >= count
+
+    async def size_bytes(self) -> int:
+        return 0
+
+    async def give_back(self, limit_bytes: int) -> int:
+        del limit_bytes
+        return 0
 
     def heartbeat(self, beat: Heartbeat, registration: Registration) -> HeartbeatReply:
         tables = self.tables

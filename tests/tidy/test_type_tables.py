@@ -32,6 +32,7 @@ from holdfast.storage.members.member import Member
 from holdfast.storage.members.messages import AskQuery, Deliver
 from holdfast.storage.members.outcomes import Outcome
 from holdfast.storage.members.restoring import LiftNumbers, RestoreInstances
+from holdfast.storage.members.retention import DeleteExecutions, DeleteFamilies
 from holdfast.storage.relational.apply.dispatch import APPLY_BY_TYPE
 
 EVENTS = set(get_args(ev.HistoryEvent))
@@ -67,7 +68,8 @@ TABLES: dict[str, tuple[Collection[Any], set[Any], set[Any]]] = {
     ),
     "a client commits these members without a lease": (
         {Start, Terminate, Deliver, AskQuery, CancelActivity, RetryBlocked, SetAttributes}
-        | {Pause, Resume, InsertRequest, InsertReport, Watch, LiftNumbers, RestoreInstances},
+        | {Pause, Resume, InsertRequest, InsertReport, Watch, LiftNumbers, RestoreInstances}
+        | {DeleteFamilies, DeleteExecutions},
         {member for member in MEMBERS if member.needs_lease is not CommitMember.needs_lease},
         set(),
     ),
@@ -147,8 +149,9 @@ def _named(types: Collection[Any]) -> list[str]:
 
 MEMBER_DEFAULTS: Mapping[str, str] = {
     "_is_likely": "AnswerQuery AskQuery Block CancelActivity ClaimAttempts ClaimInstances ClaimQueries CloseChildren "
-    "DeleteQueries Expire HandleReports InsertReport InsertRequest LiftNumbers MarkWorkerLost Pause QueueAttempts "
-    "ReleaseUnknown RestoreInstances Resume RetryBlocked SaveFlow SetAttributes SetDeadline StreamValues Terminate",
+    "DeleteExecutions DeleteFamilies DeleteQueries Expire HandleReports InsertReport InsertRequest LiftNumbers "
+    "MarkWorkerLost Pause QueueAttempts ReleaseUnknown RestoreInstances Resume RetryBlocked SaveFlow SetAttributes "
+    "SetDeadline StreamValues Terminate",
 }
 """Functions that match on a member of a commit, with the members that take the default branch."""
 

@@ -26,6 +26,7 @@ from tools.mutations.pauses import PAUSING
 from tools.mutations.queries import ASKING
 from tools.mutations.requests_from_outside import FROM_OUTSIDE
 from tools.mutations.restoring import RESTORING
+from tools.mutations.retention import RETENTION
 from tools.mutations.running import CLIENT, REPLAY, RUNTIME
 from tools.mutations.search import FOUND
 from tools.mutations.shell import SHELL
@@ -67,6 +68,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     + SHELL
     + FOUND
     + RESTORING
+    + RETENTION
     + METRICS
     + VERSIONS
     + TRACING

@@ -100,13 +100,19 @@ def check_instance(
     reading: HistoryReading | None = None
     given: Payload | None = None
     expected = 1
+    is_deleted = True
     unknown = {message.execution for message in tables.messages} | {timer.execution for timer in tables.timers}
     for execution in executions:
         number = execution.number
         if not 1 <= number <= row.execution:
             unknown.add(number)
             continue
-        yield from _check_gap(expected, number)
+        if is_deleted and number < row.execution and not (execution.turns or execution.attempts or execution.offers):
+            expected = number + 1  # R34: only its children are left
+            continue
+        yield from _check_gap(number if is_deleted else expected, number)
+        expected = number if is_deleted else expected
+        is_deleted = False
         yield from check_offers(execution.attempts, execution.offers, is_open=tables.is_open)
         reading = read_history(execution.turns, number)
         yield from _check_succession(number, reading, given if number == expected else None, tables.payloads)

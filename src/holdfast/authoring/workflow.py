@@ -17,6 +17,7 @@ from typing import (
 )
 
 from holdfast.authoring.definition import Definition, refuse_method
+from holdfast.authoring.retention import Retention, checked_retention
 from holdfast.authoring.validation import (
     Duration,
     checked_duration_ms,
@@ -83,7 +84,7 @@ class Workflow(Definition, Generic[P, R]):
     A call in workflow code runs it as a child of that workflow.
     """
 
-    __slots__ = ("continue_after", "deadline", "declared_failures", "mailbox", "version")
+    __slots__ = ("continue_after", "deadline", "declared_failures", "mailbox", "retention", "version")
 
     is_flow = False
     """Whether it is a graph without code."""
@@ -98,6 +99,7 @@ class Workflow(Definition, Generic[P, R]):
         continue_after: int = CONTINUE_AFTER_EVENTS,
         deadline: Deadline | None = None,
         declared_failures: tuple[type[Exception], ...] | None = None,
+        retention: Retention | None = None,
     ) -> None:
         super().__init__(fn, name)
         self.version = version
@@ -106,6 +108,7 @@ class Workflow(Definition, Generic[P, R]):
         self.deadline = deadline
         self.declared_failures = declared_failures
         """The exceptions that fail an instance, while others block it (R18). None: every exception fails it."""
+        self.retention = retention
 
     @property
     def first_key(self) -> str | None:
@@ -186,6 +189,7 @@ def workflow(
     deadline_grace: Duration = DEFAULT_GRACE_MS / 1000,
     on_error: OnErrorOption = OnError.FAIL,
     fails_with: FailureTypes = (),
+    retention: Retention | None = None,
 ) -> WorkflowDecorator: ...
 def workflow(
     fn: Callable[..., Any] | None = None,
@@ -200,6 +204,7 @@ def workflow(
     deadline_grace: Duration = DEFAULT_GRACE_MS / 1000,
     on_error: OnErrorOption = OnError.FAIL,
     fails_with: FailureTypes = (),
+    retention: Retention | None = None,
 ) -> Any:
     """Mark an async function as a workflow. Its code must be deterministic: side effects belong into activities.
 
@@ -208,13 +213,15 @@ def workflow(
     `event_policy`: events that are not awaited are kept, up to `mailbox_limit` of them, or, with
     "drop_unsubscribed", dropped with a warning. `continue_after` is the length of the history, in events, from which on
     `hf.info().should_continue` is true. An instance that has not ended `deadline` after its start is cancelled, and
-    fails with `DeadlineExceeded`; its clean-up may take `deadline_grace`.
+    fails with `DeadlineExceeded`; its clean-up may take `deadline_grace`. `retention` says how long its closed
+    instances are kept; without it that of the engine or worker applies.
 
     With ``on_error="block"`` an instance fails with an `hf.Failure` or a type in `fails_with` only. Any other exception
     that leaves the function is taken for a bug: the instance is blocked with the traceback, its turn is not committed,
     and changed code continues it.
     """
     policy = parse_enum(EventPolicy, event_policy, "policy for events")
+    kept = checked_retention(retention)
     checked_integer(continue_after, "continue_after", least=1)
     checked_version(version)
     rules = Mailbox(policy, checked_integer(mailbox_limit, "mailbox_limit", least=1))
@@ -237,6 +244,7 @@ def workflow(
             continue_after=continue_after,
             deadline=own_deadline,
             declared_failures=declared,
+            retention=kept,
         )
 
     return mark if fn is None else mark(fn)

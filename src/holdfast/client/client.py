@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Never, Self, TypeVar, TypeVarTuple, overl
 
 from holdfast import compose
 from holdfast.authoring.registry import Registry
+from holdfast.authoring.retention import Age
 from holdfast.authoring.validation import DeadlineOption, StartTime, checked_name, start_deadline
 from holdfast.authoring.workflow import AnyWorkflow, BoundWorkflow
 from holdfast.client.embedded_worker import EmbeddedWorker, payload_limit_of
@@ -24,12 +25,14 @@ from holdfast.core.checks import parse_enum
 from holdfast.core.lifecycle import InstanceState
 from holdfast.errors import ClientClosed, UsageError
 from holdfast.payloads.limits import PAYLOAD_LIMIT_BYTES
+from holdfast.runtime.deletion import committing
 from holdfast.runtime.platform import Platform
 from holdfast.runtime.session import StoreSession
 from holdfast.storage.contract import SEARCH, Store
 from holdfast.storage.records import InstanceId
 
 if TYPE_CHECKING:
+    from holdfast.client.retention import PruneProgress, PruneReport, StateNames
     from holdfast.client.search import Count, InstancePage
 
 Ts = TypeVarTuple("Ts")
@@ -326,6 +329,56 @@ class Client:
         if dry_run:
             return await plan_restore(store, force=force)
         return await restore(store, self._local.committer, force=force, progress=progress)
+
+    # ------------------------------------------------------------ deleting
+
+    async def delete(self, id: str) -> int:  # noqa: A002
+        """Delete a closed instance with all its descendants, in one commit (R31). Returns the number of instances.
+
+        The id is that of a root; a child is deleted with its root (`NotARoot`). While a member is open
+        (`FamilyOpen`), or has the attribute `keep` (`FamilyKept`), nothing is deleted. `DeleteRefused` is the base of
+        these errors. If several instances have had the id, the newest is deleted. The id can be used again.
+        """
+        store = compose.retention_store_of(self._calls.store)
+        from holdfast.client.retention import delete_family  # noqa: PLC0415 - few processes delete
+
+        return await delete_family(store, committing(self._session), InstanceId(checked_name(id, "an instance")))
+
+    async def prune(
+        self,
+        filter: str | None = None,  # noqa: A002
+        *,
+        older_than: Age | None = None,
+        state: "StateNames | None" = None,
+        workflow: str | None = None,
+        keep_last: int | None = None,
+        archive: str | Path | None = None,
+        dry_run: bool = False,
+        progress: "PruneProgress | None" = None,
+    ) -> "PruneReport":
+        """Delete closed instances with all their descendants: ``await client.prune(older_than="30d")`` (R31-R35).
+
+        A family is deleted when its root fits every condition, each member is closed, and the youngest end is older
+        than `older_than`. `filter` is a test of the root in the language of `list`. `keep_last` keeps so many of the
+        newest of each workflow and state. With `archive`, a file or a directory, every instance is written there and
+        synced before it is deleted. With `older_than` alone, or with `workflow`, executions before a `continue_as_new`
+        of open instances are deleted, too, unless there is an archive. `dry_run=True` deletes nothing and counts.
+        A call that was interrupted is repeated. `progress` receives the number of deleted instances.
+        """
+        store = compose.retention_store_of(self._calls.store)
+        from holdfast.client.retention import plan_prune, prune, prune_rule  # noqa: PLC0415 - few processes delete
+
+        rule = prune_rule(
+            store.now_ms(),
+            filter=filter,
+            older_than=older_than,
+            state=state,
+            workflow=workflow,
+            keep_last=keep_last,
+        )
+        if dry_run:
+            return await plan_prune(store, rule, progress=progress)
+        return await prune(store, committing(self._session), rule, archive=archive, progress=progress)
 
 
 class Connecting(Coroutine[Any, Any, Client]):

@@ -9,6 +9,7 @@ from holdfast import compose
 from holdfast.authoring.activity import AnyActivity
 from holdfast.authoring.launcher import Launcher
 from holdfast.authoring.registry import Registry
+from holdfast.authoring.retention import Retention
 from holdfast.authoring.validation import Duration
 from holdfast.authoring.workflow import AnyWorkflow
 from holdfast.client.client import Client
@@ -40,6 +41,7 @@ class Engine(Client):
     HOLDFAST_BUILD, and without it a hash of the registered code.
     With `tracing`, True or an OpenTelemetry tracer provider, it writes spans, and with `metrics`, True or a meter
     provider, it counts (extra ``holdfast[otel]``).
+    `retention` says how long closed instances of its workflows are kept, unless a workflow has a retention of its own.
     """
 
     def __init__(
@@ -61,6 +63,7 @@ class Engine(Client):
         build: str | None = None,
         tracing: Tracing = None,
         metrics: Metrics = None,
+        retention: Retention | None = None,
         _platform: Platform | None = None,
     ) -> None:
         registry = Registry(modules, workflows, activities, flows)
@@ -73,6 +76,7 @@ class Engine(Client):
             loop_timeout=loop_timeout,
             launchers=launchers,
             build=build,
+            retention=retention,
         )
         platform = _platform or Platform()
         limit = payload_limit_of(payload_limit)

@@ -20,6 +20,7 @@ from holdfast.client.views.instances import (
     Values,
     check_page,
     event_fields,
+    require_there,
     summary,
 )
 from holdfast.client.views.obstacles import waiting_sentence
@@ -291,7 +292,9 @@ class Handle(Generic[R_co]):
 
     async def state(self) -> dict[str, Any]:
         """The values that the workflow has in `hf.state`, as of its last commit, also after its end."""
-        values = await self._calls.store.read_state_values((await self._record()).number)
+        record = await self._record()
+        values = await self._calls.store.read_state_values(record.number)
+        await require_there(self._calls.store, record)
         return {key: decode(value) for key, value in values.items() if key}
 
     async def history(self, execution: int | None = None) -> list[HistoryEntry]:
@@ -330,6 +333,7 @@ class Handle(Generic[R_co]):
         events = await self._events(record)
         named = {payload.reference for _, event in events for payload in payloads_of(event)} - {""}
         payloads = await self._calls.store.read_payloads(record.number, named)
+        await require_there(self._calls.store, record)
         return [(turn, inline(event, payloads)) for turn, event in events]
 
     async def _events(self, record: InstanceRecord) -> list[tuple[int, HistoryEvent]]:

@@ -17,6 +17,7 @@ from holdfast.client.embedded_worker import EmbeddedWorker
 from holdfast.client.pause_calls import PauseCalls
 from holdfast.client.queries import QueryClient
 from holdfast.client.updates import UpdateClient
+from holdfast.client.views.instances import require_there
 from holdfast.compose import open_contract_of, search_store_of
 from holdfast.core.admission import EventVerdict, IdPolicy, IdPolicyOption
 from holdfast.core.attributes import (
@@ -280,7 +281,10 @@ class InstanceCalls:
     async def _outcome(self, record: InstanceRecord) -> bytes:
         payload = _payload.decode(record.outcome or b"{}")
         if payload.reference:
-            return (await self.store.read_payloads(record.number, [payload.reference]))[payload.reference]
+            found = await self.store.read_payloads(record.number, [payload.reference])
+            if payload.reference not in found:
+                await require_there(self.store, record)
+            return found[payload.reference]
         return bytes(payload.data)
 
     def _decoded(self, instance_id: InstanceId, state: InstanceState, data: bytes, signature: Signature | None) -> Any:

@@ -8,6 +8,7 @@ from typing import Any, Self
 from holdfast.authoring.activity import AnyActivity
 from holdfast.authoring.launcher import Launcher
 from holdfast.authoring.registry import Registry
+from holdfast.authoring.retention import Retention
 from holdfast.authoring.validation import Duration, checked_duration_ms
 from holdfast.authoring.workflow import AnyWorkflow
 from holdfast.client.client import Client
@@ -29,6 +30,7 @@ class Worker:
     `launchers`, by queue, start programs for external activities (`hf.Launcher`). `build` names the build of the code,
     as for `hf.Engine`.
     `tracing` and `metrics` are as for `Engine`, and apply to the client as well.
+    `retention` says how long closed instances of its workflows are kept, unless a workflow has a retention of its own.
     """
 
     def __init__(
@@ -49,6 +51,7 @@ class Worker:
         build: str | None = None,
         tracing: Tracing = None,
         metrics: Metrics = None,
+        retention: Retention | None = None,
     ) -> None:
         if not _is_client(client):
             raise UsageError(f"a worker needs a client: await hf.connect(...), not {client!r}")
@@ -65,6 +68,7 @@ class Worker:
             payload_limit=payload_limit,
             launchers=launchers,
             build=build,
+            retention=retention,
         )
         if not self._registry.workflows and not self._registry.activities:
             raise UsageError(

@@ -31,6 +31,7 @@ from holdfast.runtime.duties.expiry import Expiry
 from holdfast.runtime.duties.lost_workers import LostWorkers
 from holdfast.runtime.duties.maintenance import Maintenance
 from holdfast.runtime.duties.reconciler import Reconciler
+from holdfast.runtime.duties.retention import RetentionDuty
 from holdfast.runtime.queries import QueryService
 from holdfast.runtime.run_factory import RunFactory
 from holdfast.runtime.session import StoreSession
@@ -124,6 +125,7 @@ class WorkerRuntime:
             self._claiming,
             self._launching,
             BackgroundTask(Duty.MAINTENANCE, self.maintenance.run),
+            BackgroundTask(Duty.RETENTION, RetentionDuty(context, options.retention).run),
             BackgroundTask(Duty.RECONCILER, self.reconciler.run),
             BackgroundTask(Duty.QUERIES, self.query_service.run),
             BackgroundTask(Duty.CONTRACT_ROWS, self.contract_rows.run),

@@ -72,6 +72,7 @@ from holdfast.storage.wakeups import Heard, Notify, Wakeups, ignore_wakeups
 
 if TYPE_CHECKING:  # imported by the first search
     from holdfast.core.filters import Filter
+    from holdfast.core.retention import FamilyMember
     from holdfast.storage.search import FoundInstance, SearchQuery
 
 
@@ -485,6 +486,41 @@ class RestorableStore(OpenableStore, Protocol):
     async def count_restored(self) -> RestoreCounts:
         """The rows that the members of a restore change."""
         ...
+
+
+RETENTION: Final = "retention"
+"""The capability of a store that can delete instances (R30-R36): it implements `RetentionStore` and applies the members
+of `members.retention`. It has the capability `SEARCH`, too."""
+
+
+class RetentionStore(SearchStore, Protocol):
+    """A store with the capability `RETENTION`."""
+
+    async def read_families(self, roots: Sequence[InstanceNumber]) -> "list[FamilyMember]":
+        """The members of families, in the order of their numbers. Roots that do not exist have none."""
+        ...
+
+    async def continued_instances(self, *, after: InstanceNumber, limit: int) -> list[tuple[InstanceNumber, str]]:
+        """Open instances behind a number that have executions before the current one, each with its workflow."""
+        ...
+
+    async def has_closed(self, count: int) -> bool:
+        """Whether at least so many instances have ended. Cheap for a store with few instances."""
+        ...
+
+    async def size_bytes(self) -> int:
+        """How much of the disk the store takes, about."""
+        ...
+
+    async def give_back(self, limit_bytes: int) -> int:
+        """Return a piece of the space of deleted rows to the file system, without delaying commits for long. Returns
+        the bytes; 0 if there is none, or if the store only uses the space again."""
+        ...
+
+
+def deletable(store: Store) -> RetentionStore | None:
+    """The store itself, if it can delete instances."""
+    return cast("RetentionStore", store) if RETENTION in getattr(store, "capabilities", ()) else None
 
 
 COUNTS: Final = "counts"

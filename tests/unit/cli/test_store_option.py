@@ -147,6 +147,8 @@ EXISTING_STORE = [
     ["migrate"],
     ["backup", "x"],
     ["restored"],
+    ["delete", "x"],
+    ["prune", "--older-than", "1d"],
     ["start", "x"],
     ["requests"],
     ["replay", "shop.py"],

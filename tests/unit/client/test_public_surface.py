@@ -8,7 +8,9 @@ import pytest
 import holdfast as hf
 from holdfast import errors
 
-CLIENT = {"builds", "close", "count", "get", "list", "queues", "restored", "run", "start", "workers"}
+CLIENT = {
+    *("builds", "close", "count", "delete", "get", "list", "prune", "queues", "restored", "run", "start", "workers"),
+}
 ENGINE = CLIENT | {"abandoned_threads", "open"}
 WORKER = {"drain", "key", "run", "running", "stop", "wait"}
 HANDLE = {
@@ -54,6 +56,7 @@ CAUGHT = {
     "ClaimsExhausted",
     "DeadlineExceeded",
     "Failure",
+    "DeleteRefused",
     "FilterError",
     "FlowError",
     "HoldfastError",

@@ -16,7 +16,9 @@ from holdfast.core.attributes import Attributes, read_value
 from holdfast.core.history import AttributesChanged, HistoryEvent, Payload, Started, encode_event
 from holdfast.core.lifecycle import AttemptState, InstanceState
 from holdfast.core.updates import UpdateState
+from holdfast.errors import InstanceNotFound
 from holdfast.payloads.failures import RecordedFailure
+from holdfast.storage.contract import Store
 from holdfast.storage.large_payloads import MARK, reference_of
 from holdfast.storage.records import AttemptRecord, InstanceRecord, NoteRow
 
@@ -414,6 +416,12 @@ def summary(record: InstanceRecord, attributes: Attributes | None = None) -> Sum
         start_at=moment(record.start_at_ms),
         attributes=attribute_values(attributes or {}),
     )
+
+
+async def require_there(store: Store, record: InstanceRecord) -> None:
+    """R38: `InstanceNotFound` if the instance was deleted while it was read, so that no part of it is returned."""
+    if await store.read_instance(record.number) is None:
+        raise InstanceNotFound(f"the instance {record.id!r} was deleted while it was read")
 
 
 NEWEST: Final = 2**62

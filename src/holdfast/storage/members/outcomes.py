@@ -7,6 +7,7 @@ from holdfast.core.attributes import MOST_ATTRIBUTES, StoredAttribute
 from holdfast.core.deadlines import DeadlineVerdict
 from holdfast.core.lifecycle import AttemptState, InstanceState
 from holdfast.core.pauses import PauseVerdict, ResumeVerdict
+from holdfast.core.retention import FamilyDecision
 from holdfast.storage.members.messages import QueryRow
 from holdfast.storage.members.row_handling import HandledReport, HandledRequest
 from holdfast.storage.records import (
@@ -199,6 +200,23 @@ class RestoredInstances(Record, frozen=True):
     """The last of a full batch; None after the last batch."""
 
 
+class DeletedFamilies(Record, frozen=True):
+    """The verdicts on the families that a member named, in its order."""
+
+    decisions: tuple[FamilyDecision, ...]
+
+    @property
+    def instances(self) -> int:
+        """The number of deleted instances."""
+        return sum(decision.instances for decision in self.decisions)
+
+
+class DeletedExecutions(Record, frozen=True):
+    """The number of deleted executions of each continued instance, by its number; those without any are left out."""
+
+    executions: dict[InstanceNumber, int]
+
+
 Outcome = (
     Applied
     | Rejected
@@ -218,6 +236,8 @@ Outcome = (
     | ClaimedQueries
     | HandledRows
     | RestoredInstances
+    | DeletedFamilies
+    | DeletedExecutions
 )
 
 APPLIED: Final = Applied()

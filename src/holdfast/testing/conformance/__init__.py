@@ -32,6 +32,7 @@ from holdfast.testing.conformance.pauses import PauseRules
 from holdfast.testing.conformance.queries import QueryRules
 from holdfast.testing.conformance.requests import RequestRules
 from holdfast.testing.conformance.restoring import RestoreRules
+from holdfast.testing.conformance.retention import RetentionRules
 from holdfast.testing.conformance.search import AttributeRules, SearchRules
 from holdfast.testing.conformance.stale_workers import LostOwnerRules, StaleWorkerRules
 from holdfast.testing.conformance.streams import StreamRules
@@ -79,5 +80,6 @@ class StoreConformance(
     AttributeRules,
     SearchRules,
     PauseRules,
+    RetentionRules,
 ):
     """Every rule of the kit."""

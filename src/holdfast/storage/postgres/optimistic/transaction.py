@@ -166,6 +166,11 @@ class OptimisticTransaction:
         self._queued.append(BatchedStatement(self.sql.start_numbered, (number, *bindings), one=True))
         return number
 
+    def delete_instances(self, numbers: Sequence[int]) -> None:
+        """Never called: no member that deletes instances is eligible."""
+        del numbers
+        raise NeedsConnection
+
     def fetch(self, statement: str, *bindings: Any) -> list[Row]:
         """Send the queue, and run a statement that returns rows."""
         if self._connection is None:
