@@ -54,8 +54,8 @@ async def fill(store: str) -> None:
 
 async def finish(store: str, name: str, hook: KillAt | None) -> object:
     """Delete one family, or prune in small slices, with or without an archive."""
-    vars(deletion)["FAMILY_SLICE"] = 2
-    vars(retention)["ARCHIVE_SLICE"] = 1
+    for module, name_of, size in ((deletion, "FAMILY_SLICE", 2), (retention, "ARCHIVE_SLICE", 1)):
+        setattr(module, name_of, size)
     async with hf.connect(store, _platform=Platform(fault_hook=hook)) as client:
         if name == "delete":
             try:

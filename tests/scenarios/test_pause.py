@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tests.scenarios.kinds import are_files
-from tests.scenarios.support import check_tables, engine_of, rows, together, until
+from tests.scenarios.support import Definition, check_tables, engine_of, rows, together, until
 from tests.support.inside import worker_of
 
 import holdfast as hf
@@ -26,7 +26,7 @@ def _fresh() -> None:
     gate = asyncio.Event()
 
 
-def simulated(path: Path, *definitions: Any, **options: Any) -> Environment:
+def simulated(path: Path, *definitions: Definition, **options: Any) -> Environment:
     """An engine whose time skips."""
     workflows = [each for each in definitions if isinstance(each, hf.Workflow)]
     activities = [each for each in definitions if isinstance(each, hf.Activity)]
@@ -325,8 +325,7 @@ async def flaky() -> int:
     seen["tries"] = seen.get("tries", 0) + 1
     if seen["tries"] < 3:
         raise ValueError("not yet")
-    tries: int = seen["tries"]
-    return tries
+    return int(seen["tries"])
 
 
 @hf.workflow(name="retries")
@@ -357,8 +356,7 @@ async def fails_late() -> int:
     if seen["tries"] == 1:
         await gate.wait()
         raise ValueError("late")
-    tries: int = seen["tries"]
-    return tries
+    return int(seen["tries"])
 
 
 @hf.workflow(name="retries_late")

@@ -137,6 +137,25 @@ def test_a_capability_that_a_store_does_not_declare_is_refused_by_name() -> None
     assert cast("object", open_tables(Verifiable(now_ms))) == "its tables"
 
 
+def test_R20_a_store_without_pauses_refuses_them_by_name() -> None:
+    async def scenario() -> None:
+        async with hf.Engine(only_store(), workflows=[once], activities=[double]) as engine:
+            handle = await engine.start(once, 21, id="it")
+            for call in (handle.pause, handle.resume):
+                with pytest.raises(hf.errors.InvalidOption, match="does not declare 'pause'"):
+                    await call()
+            assert await handle.result() == 42
+
+        @hf.activity(on_exhausted="pause")
+        async def holds() -> None: ...
+
+        with pytest.raises(hf.errors.UsageError, match="holds: on_exhausted"):
+            async with hf.Engine(only_store(), workflows=[once], activities=[double, holds]):
+                pass
+
+    together(scenario())
+
+
 def test_F2_a_store_without_attributes_lists_instances_and_refuses_the_rest_by_name() -> None:
     async def scenario() -> None:
         async with hf.Engine(only_store(), workflows=[once], activities=[double]) as engine:

@@ -63,7 +63,8 @@ def apply_delete_families(tables: MemoryTables, member: DeleteFamilies) -> Outco
         tables.closings,
     )
     for table in by_key:
-        table.remove_all(key for key in table if key[0] in gone)
+        of_gone: list[Any] = [key for key in table if key[0] in gone]
+        table.remove_all(of_gone)
     tables.attempts.remove_all(key for key in tables.attempts if key.number in gone)
     tables.inbox.remove_all(row for row, message in tables.inbox.items() if message.row.number in gone)
     tables.queries.remove_all(

@@ -18,9 +18,8 @@ _PART: Final = r"(\d{1,9}(?:\.\d{1,9})?)(ms|[smhdw])"
 _TEXT: Final = re.compile(rf"(?:{_PART})+")
 
 
-def checked_age_ms(age: Age, what: str) -> int:
-    """An age in milliseconds; `InvalidOption` for anything else."""
-    given: object = age
+def checked_age_ms(given: object, what: str) -> int:
+    """An age (`Age`) in milliseconds; `InvalidOption` for anything else."""
     if isinstance(given, str):
         text = given.strip()
         if not _TEXT.fullmatch(text):

@@ -132,7 +132,7 @@ async def delete_families(
     commit: Commit, roots: Sequence[InstanceNumber], ended_by_ms: int | None
 ) -> AsyncGenerator[Sequence[FamilyDecision]]:
     """Delete the families of roots, in one commit or more. Yields the decisions of each commit."""
-    left = list(roots)
+    left: list[InstanceNumber] = list(roots)
     while left:
         named = tuple(left[:FAMILY_SLICE])
         outcome = _checked(await commit(DeleteFamilies(roots=named, ended_by_ms=ended_by_ms)))

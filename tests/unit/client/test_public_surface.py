@@ -14,6 +14,7 @@ CLIENT = {
 ENGINE = CLIENT | {"abandoned_threads", "open"}
 WORKER = {"drain", "key", "run", "running", "stop", "wait"}
 HANDLE = {
+    "set_attributes",
     "cancel",
     "cancel_activity",
     "children",

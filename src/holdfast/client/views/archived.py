@@ -3,7 +3,7 @@
 import base64
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 
@@ -93,8 +93,8 @@ def _value(stored: bytes, payloads: Payloads) -> msgspec.Raw:
 def _outcome(stored: bytes, payloads: Payloads) -> msgspec.Raw:
     """The outcome of an instance; a large result is in place of its reference."""
     value = _value(stored, {})
-    fields = msgspec.json.decode(value)
-    reference = fields.get("reference") if isinstance(fields, dict) else None
+    fields: Any = msgspec.json.decode(value)
+    reference: object = cast("dict[str, object]", fields).get("reference") if isinstance(fields, dict) else None
     data = payloads.get(reference) if isinstance(reference, str) else None
     return value if data is None else msgspec.Raw(b'{"data":%b}' % data)
 
