@@ -152,3 +152,18 @@ def test_22_a_full_disk_of_the_archive_stops_the_prune_and_nothing_is_lost(
     assert together(prune()) == 2 * apps.FAMILIES
     assert Counter(each.id for each in read_archive(tmp_path / "old")) == dict.fromkeys(before - {"open"}, 1)
     assert ids(store) == {"open"}
+
+
+def test_R35_what_an_interruption_left_behind_the_last_slice_is_cut_off(tmp_path: Path) -> None:
+    archive = tmp_path / "old"
+    with ArchiveWriter(archive, "store") as writer:
+        writer.write([(1, b"{}")])
+        writer.deleted(1)
+    whole = archive.read_bytes()
+    noted = writer.manifest_path.read_bytes()
+    archive.write_bytes(whole + b"half of a slice" * 100)
+    writer.manifest_path.write_bytes(noted + b'{"kind":"sli')
+    with ArchiveWriter(archive, "store") as again:
+        assert again.pending == {}
+    assert archive.read_bytes() == whole
+    assert writer.manifest_path.read_bytes() == noted

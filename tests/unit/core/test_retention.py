@@ -14,7 +14,11 @@ from holdfast.core.retention import (
     ended_executions,
 )
 
-MEMBERS = st.tuples(st.sampled_from(InstanceState), st.integers(0, 9), st.sampled_from([False, False, False, True]))
+MEMBERS = st.tuples(
+    st.sampled_from([*sorted(INSTANCE_FINAL) * 5, *InstanceState]),
+    st.integers(0, 9),
+    st.sampled_from([False] * 9 + [True]),
+)
 
 
 def member(
