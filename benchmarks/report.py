@@ -174,6 +174,15 @@ BENCHES: Final = (
     ),
     retention_bench(),
     Bench(
+        "TRACES",
+        ("TRACES",),
+        3,
+        (
+            Target("speed of B1 with traces over without", "x", of("TRACES", "speed")),
+            Target("processor time of B1 with traces over without", "x", of("TRACES", "processor")),
+        ),
+    ),
+    Bench(
         "B2",
         ("B2", "B2 bare"),
         5,

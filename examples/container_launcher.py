@@ -6,9 +6,10 @@ another runtime: CONTAINER_RUNTIME=podman). In the container
 environment, runs the program with the input on its standard input,
 and reports the result. The container outlives the worker.
 
-EXECUTOR_STORE is the store as the container reaches it, with the
-permissions of an executor, not with those of the worker. Without it
-a file is used, in a folder that the container shares.
+EXECUTOR_STORE is the store as the container reaches it, with a login
+of its own. `holdfast activity run` needs the rights of a worker; a
+program that reports by SQL needs the role of an executor. Without
+the variable a file is used, in a folder that the container shares.
 """
 
 import asyncio

@@ -5,7 +5,7 @@ import signal
 from typing import Final
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from tests.postgres import places
 from tests.postgres.fixtures import new_cluster, postgres, postgres_server
 
@@ -14,7 +14,14 @@ __all__ = ["new_cluster", "postgres", "postgres_server"]
 _common = settings(deadline=None, suppress_health_check=(HealthCheck.too_slow,))
 
 settings.register_profile("dev", _common, max_examples=50, stateful_step_count=30)
-settings.register_profile("ci", _common, max_examples=200, stateful_step_count=50, print_blob=True)
+settings.register_profile(
+    "ci",
+    _common,
+    max_examples=200,
+    stateful_step_count=50,
+    print_blob=True,
+    phases=(Phase.explicit, Phase.reuse, Phase.generate),  # shrinking a simulation takes longer than the time-out
+)
 settings.register_profile("nightly", _common, max_examples=10_000, stateful_step_count=100, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 

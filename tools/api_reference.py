@@ -16,7 +16,7 @@ import holdfast
 from holdfast import testing
 from holdfast.audit import backup
 from holdfast.client import restoring, search
-from holdfast.client.views import instances, overview
+from holdfast.client.views import builds, instances, overview
 from holdfast.client.views.instances import NEWEST
 from holdfast.flows.builder import NodeRef
 
@@ -27,6 +27,7 @@ SECTIONS: Final[dict[str, tuple[str, ...]]] = {
         "random",
         "uuid4",
         "side_effect",
+        "patched",
         "info",
         "WorkflowInfo",
         "event",
@@ -69,6 +70,7 @@ RETURNED: Final = (
     backup.BackupReport,
     instances.HistoryEntry,
     overview.WorkerView,
+    builds.BuildView,
     overview.QueueView,
     NodeRef,
 )

@@ -44,7 +44,16 @@ if TYPE_CHECKING:
     from holdfast.authoring.state import set_status, state, wait_until
     from holdfast.authoring.workflow import WorkflowLike as Workflow
     from holdfast.authoring.workflow import workflow
-    from holdfast.authoring.workflow_api import WorkflowInfo, continue_as_new, info, now, random, side_effect, uuid4
+    from holdfast.authoring.workflow_api import (
+        WorkflowInfo,
+        continue_as_new,
+        info,
+        now,
+        patched,
+        random,
+        side_effect,
+        uuid4,
+    )
     from holdfast.client.client import Client, connect
     from holdfast.client.command_launcher import CommandLauncher
     from holdfast.client.engine import Engine
@@ -59,6 +68,7 @@ if TYPE_CHECKING:
         ClaimsExhausted,
         DeadlineExceeded,
         DeleteRefused,
+        Failure,
         FilterError,
         FlowError,
         HoldfastError,
@@ -66,6 +76,8 @@ if TYPE_CHECKING:
         InstanceConflict,
         InstanceNotBlocked,
         InstanceNotFound,
+        InstanceNotPaused,
+        InstanceNotRunning,
         InvalidId,
         MailboxFull,
         PayloadError,
@@ -99,6 +111,7 @@ __all__ = [
     "DeleteRefused",
     "Engine",
     "Event",
+    "Failure",
     "FilterError",
     "Flow",
     "FlowError",
@@ -108,6 +121,8 @@ __all__ = [
     "InstanceConflict",
     "InstanceNotBlocked",
     "InstanceNotFound",
+    "InstanceNotPaused",
+    "InstanceNotRunning",
     "InvalidId",
     "LaunchTask",
     "Launcher",
@@ -148,6 +163,7 @@ __all__ = [
     "now",
     "on_query",
     "on_update",
+    "patched",
     "raise_event",
     "random",
     "set_status",
@@ -183,7 +199,16 @@ _NAMES = {
     "authoring.retention": ("Retention",),
     "authoring.state": ("set_status", "state", "wait_until"),
     "authoring.workflow": ("Workflow", "workflow"),
-    "authoring.workflow_api": ("WorkflowInfo", "continue_as_new", "info", "now", "random", "side_effect", "uuid4"),
+    "authoring.workflow_api": (
+        "WorkflowInfo",
+        "continue_as_new",
+        "info",
+        "now",
+        "patched",
+        "random",
+        "side_effect",
+        "uuid4",
+    ),
     "client.client": ("Client", "connect"),
     "client.command_launcher": ("CommandLauncher",),
     "client.engine": ("Engine",),
@@ -197,6 +222,7 @@ _NAMES = {
         "ActivityTimedOut",
         "ClaimsExhausted",
         "DeadlineExceeded",
+        "Failure",
         "DeleteRefused",
         "FilterError",
         "FlowError",
@@ -205,6 +231,8 @@ _NAMES = {
         "InstanceConflict",
         "InstanceNotBlocked",
         "InstanceNotFound",
+        "InstanceNotPaused",
+        "InstanceNotRunning",
         "InvalidId",
         "MailboxFull",
         "PayloadError",

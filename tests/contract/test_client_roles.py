@@ -2,6 +2,7 @@
 tried."""
 
 import asyncio
+import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -35,6 +36,16 @@ CALLS = {"starter": {"start_workflow", "raise_event"}, "executor": {"report"}}
 """As the specification states them."""
 BATCHES = ("apply_changes_", "commit_group_")
 """Functions of workers, with the rights of their caller: a client that calls one is refused at its first table."""
+REPORTER = """
+import os, sys
+import psycopg
+
+exec_id, claim = os.environ["HOLDFAST_ACTIVITY_EXEC_ID"], os.environ["HOLDFAST_CLAIM"]
+with psycopg.connect(sys.argv[1], autocommit=True) as connection:
+    connection.execute("SELECT report(%s, 'RUNNING', claim => %s)", (exec_id, claim))
+    connection.execute("SELECT report(%s, 'COMPLETED', %s, claim => %s)", (exec_id, sys.stdin.read(), claim))
+"""
+"""A program that was launched: its result is its input."""
 NEVER_POSSIBLE = (
     errors.GeneratedAlways,
     errors.ObjectNotInPrerequisiteState,
@@ -226,6 +237,31 @@ def test_a_function_of_an_executor_sees_no_rows_that_the_view_leaves_out(clients
         )
         assert connection.execute("SELECT * FROM open_activities WHERE pg_temp.leak(activity_exec_id)").fetchall() == []
     assert seen == []
+
+
+@hf.activity(external=True, queue="gpu", heartbeat=60, retry=hf.Retry(attempts=1))
+async def train(size: int) -> dict[str, int]: ...  # type: ignore[empty-body]
+
+
+@hf.workflow
+async def trains(size: int) -> dict[str, int]:
+    return await train(size)
+
+
+def test_C13_C14_a_launched_program_reports_with_the_role_of_an_executor(clients: Clients) -> None:
+    """It reads no table: its input and its ids are given to it."""
+    own = clients.place.server.replace("//postgres@", f"//{clients.logins['executor']}@")
+    address = f"{own}{'&' if '?' in own else '?'}options=-csearch_path%3D{clients.place.schema}"
+    launcher = hf.CommandLauncher([sys.executable, "-c", REPORTER, address])
+
+    async def scenario() -> None:
+        async with (
+            asyncio.timeout(60),
+            hf.Engine(clients.place.url, workflows=[trains], activities=[train], launchers={"gpu": launcher}) as engine,
+        ):
+            assert await engine.run(trains, 3, id="it") == {"size": 3}
+
+    asyncio.run(scenario())
 
 
 def test_roles_are_printed_and_never_created_by_the_command(holdfast: Command) -> None:

@@ -27,10 +27,10 @@ from holdfast.storage.sqlite.write_lock import lock_waits
 from holdfast.storage.wakeups import EVERYTHING, Wakeups
 
 THREADS = (Duty.LEASE, Duty.WATCHDOG, Duty.LISTENER, Duty.LOCK_WAITS)
-ELSEWHERE = (Duty.METRICS,)
+ELSEWHERE = (Duty.METRICS, Duty.TRACES)
 """Threads that no engine has; `tests/unit/cli/test_metrics_server.py` ends this one."""
 TASKS = tuple(duty for duty in Duty if duty not in THREADS + ELSEWHERE)
-ON_DEMAND = (Duty.NEW_KEY, Duty.EVENTS)
+ON_DEMAND = (Duty.NEW_KEY, Duty.EVENTS, Duty.CLAIMANTS)
 """Tasks that run when they are needed: in the course of the scenario, or because a test asks for it."""
 STEPS = 3
 
@@ -226,6 +226,7 @@ def test_a_background_thread_that_fails_is_logged_and_started_again(
     monkeypatch.setattr(run_factory, "STRICT_TURNS", 0)
     expected = f"the background thread {duty} failed"
     before = set(threading.enumerate() if duty is not Duty.LOCK_WAITS else [])  # of that there is one per process
+    killed: set[threading.Thread] = set()  # a second error could reach a thread that is about to log the first
 
     async def during(engine: hf.Engine) -> None:
         number = 0
@@ -233,7 +234,8 @@ def test_a_background_thread_that_fails_is_logged_and_started_again(
             lock_waits.begin(number, tmp_path / "lock")
         failed = False
         while not failed:  # a thread that sleeps takes the error when it next wakes: there has to be something to do
-            kill_threads(duty, before)
+            kill_threads(duty, before | killed)
+            killed.update(threads_of(duty, before))
             number += 1
             beside = await engine.start(order, id=f"beside-{number}")
             engine._session.wake_others(Wakeups(to_all=EVERYTHING))  # the listener sends it

@@ -13,6 +13,8 @@ from tests.scenarios.support import check_tables, engine_of, path_of, rows, toge
 
 import holdfast as hf
 from holdfast.audit.auditor import audit
+from holdfast.cli.activity_commands import ACTIVITY_COMMANDS
+from holdfast.core.activity_events import DEFAULT_ERROR_TYPE
 from holdfast.storage.relational.apply import activity_events, requests
 
 HUGE = 2**63 - 1
@@ -33,6 +35,15 @@ async def train(text: str) -> dict[str, int]: ...  # type: ignore[empty-body]
 def quotes() -> AsyncIterator[int]: ...  # type: ignore[empty-body]
 
 
+@hf.activity(external=True, heartbeat=60, retry=hf.Retry(non_retryable=("ExternalFailure",)))
+async def copy() -> str: ...  # type: ignore[empty-body]
+
+
+@hf.workflow
+async def copies() -> str:
+    return await copy()
+
+
 @hf.workflow
 async def trains() -> dict[str, int]:
     return await train("a")
@@ -43,7 +54,7 @@ async def sums() -> list[int]:
     return [value async for value in quotes()]
 
 
-ALL = (greets, trains, sums, train, quotes)
+ALL = (greets, trains, sums, copies, train, quotes, copy)
 
 BAD_INPUTS = {
     "empty": "",
@@ -222,6 +233,23 @@ def test_C2_the_error_of_a_failure_is_never_refused_for_its_form(tmp_path: Path,
             check_tables(path)
 
     together(scenario())
+
+
+def test_C4_a_retry_policy_knows_a_failure_that_was_reported_without_a_type(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        by_rows = ByRows(path := tmp_path / "it.db")
+        async with engine_of(path, *ALL) as engine:
+            handle = await engine.start(copies, id="it")
+            exec_id = await by_rows.offer("it")
+            assert (await by_rows.report(exec_id, "RUNNING"))[0] == "APPLIED"
+            assert await by_rows.report(exec_id, "FAILED", error="no space on /data") == ("APPLIED", None)
+            with pytest.raises(hf.WorkflowFailed, match="no space on /data"):
+                await handle.result(timeout=20)
+            assert len((await handle.describe()).attempts) == 1
+
+    together(scenario())
+    [command] = [each for each in ACTIVITY_COMMANDS if each.name == "fail"]
+    assert DEFAULT_ERROR_TYPE in [option.default for option in command.params], "by the command, too"
 
 
 def test_C2_engine_columns_are_not_for_clients(tmp_path: Path) -> None:

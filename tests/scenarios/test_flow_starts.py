@@ -1,6 +1,7 @@
 """Flows that clients start, by object or by name, and flows in tests of programs."""
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,11 @@ import holdfast as hf
 from holdfast.audit.auditor import audit
 from holdfast.audit.problems import Rule
 from holdfast.errors import ArgumentError
+from holdfast.runtime.platform import FaultPoint, Platform
+from holdfast.storage.members.instances import Block
+from holdfast.storage.members.member import Member
+from holdfast.storage.records import InstanceNumber, LoadedInstance
+from holdfast.storage.relational.reads import RelationalReads
 from holdfast.testing.environment import Environment
 from holdfast.testing.replayer import Replayer
 
@@ -40,6 +46,36 @@ def test_K1_a_client_starts_the_version_that_it_has(tmp_path: Path) -> None:
             assert await engine.get("by-name").result() == "jumped", "the version of whoever takes its first turn"
 
     together(scenario())
+
+
+def test_G12_a_flow_that_is_cancelled_between_its_claim_and_its_load_is_not_blocked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its history has a start without the version, which its first turn would have chosen."""
+    store, flow, load = tmp_path / "it.db", flow_of(OLD), RelationalReads.load
+    blocks: list[Member] = []
+
+    def note_blocks(_: FaultPoint, members: Sequence[Member]) -> None:
+        blocks.extend(member for member in members if isinstance(member, Block))
+
+    async def scenario() -> None:
+        async with hf.connect(store) as client:
+            handle = await client.start("talk", {}, id="it")
+
+            async def cancel_then_load(self: RelationalReads, number: InstanceNumber, execution: int) -> LoadedInstance:
+                await handle.cancel("no need")
+                return await load(self, number, execution)
+
+            monkeypatch.setattr(RelationalReads, "load", cancel_then_load)
+            platform = Platform(fault_hook=note_blocks)
+            async with hf.Engine(store, flows=[flow], activities=FOXES, _platform=platform) as engine:
+                with pytest.raises(hf.WorkflowCancelled):
+                    await engine.get("it").result(timeout=10)
+                assert await engine.run(flow, id="behind") == "slept"
+
+    together(scenario())
+    assert audit(store) == []
+    assert blocks == []
 
 
 def test_K1_a_flow_has_its_key_from_the_start(tmp_path: Path) -> None:

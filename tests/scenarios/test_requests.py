@@ -78,6 +78,49 @@ def test_C2_a_repeated_insert_is_the_same_request(tmp_path: Path) -> None:
     together(scenario())
 
 
+def test_C7_a_worker_without_the_workflow_leaves_an_event_to_the_one_that_starts_it(tmp_path: Path) -> None:
+    """A start and an event for it in one transaction: whichever worker reads them first, the event is not refused."""
+
+    async def scenario() -> None:
+        by_rows = ByRows(path := tmp_path / "it.db")
+        async with engine_of(path, elsewhere) as other:
+            started = by_rows.request("waits", input='["a"]', instance_id="it")
+            raised = by_rows.request(kind="event", instance_id="it", event_name="go", input="4")
+            assert await by_rows.ask("elsewhere", instance_id="mine") == ("ACCEPTED", None)
+            assert (await by_rows.ask(kind="cancel", instance_id="nobody"))[0] == "REFUSED", "nothing is to start it"
+            assert await other.get("mine").result(timeout=20) == "elsewhere"
+            assert [by_rows.answer_to(one) for one in (started, raised)] == [("NEW", None)] * 2
+            async with engine_of(path, *ALL) as engine:
+                await until(lambda: by_rows.answer_to(raised)[0] != "NEW")
+                assert [by_rows.answer_to(one) for one in (started, raised)] == [("ACCEPTED", None)] * 2
+                assert await engine.get("it").result(timeout=20) == "a 4"
+        sound(path)
+
+    together(scenario())
+
+
+@pytest.mark.parametrize(
+    ("columns", "expected"),
+    [
+        ({"workflow": "greets", "instance_id": ""}, "the name of an instance must not be empty"),
+        ({"workflow": "greets", "policy": ""}, "'' is not a valid policy for ids"),
+        ({"workflow": ""}, "no workflow '' is registered here"),
+        ({"kind": "event", "instance_id": ""}, "a request of kind event needs instance_id"),
+    ],
+)
+def test_C2_an_empty_text_is_not_read_as_a_missing_one(tmp_path: Path, columns: dict[str, str], expected: str) -> None:
+    async def scenario() -> None:
+        by_rows = ByRows(path := tmp_path / "it.db")
+        async with engine_of(path, *ALL):
+            state, refusal = await by_rows.ask(input='["a"]', event_name="go", **columns)
+            assert state == "REFUSED"
+            assert expected in (refusal or "")
+
+    together(scenario())
+
+    together(scenario())
+
+
 def test_G3_the_policy_for_ids(tmp_path: Path) -> None:
     async def scenario() -> None:
         by_rows = ByRows(path := tmp_path / "it.db")

@@ -665,7 +665,7 @@ def test_A5_a_time_out_that_has_passed_wins_over_what_the_body_does_later(
 
 
 def test_A5_a_generator_that_goes_on_after_its_time_out_delivers_nothing_more(tmp_path: Path) -> None:
-    @hf.activity(start_to_close=0.05, retry=ONCE)
+    @hf.activity(start_to_close=0.5, retry=ONCE)
     async def counts() -> AsyncIterator[int]:
         yield 0
         try:

@@ -83,8 +83,8 @@ RUNTIME: Final = (
         "an execution takes over the limit of another worker",
         "G12",
         "replay/run",
-        "context.output.events[-1] = limited",
-        "pass",
+        "replace(started, payload_limit=limit, version=self.version)",
+        "replace(started, version=self.version)",
         PAYLOAD_LIMIT,
     ),
     in_python(

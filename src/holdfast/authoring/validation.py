@@ -40,13 +40,13 @@ def lease_milliseconds(duration: object, what: str) -> int:
     return checked_duration_ms(given, what)
 
 
-def checked_timeout_ms(duration: Duration | None, what: str) -> int | None:
-    """A time-out in milliseconds; None: there is none. Zero is refused, because no attempt could run."""
+def checked_timeout_ms(duration: Duration | None, what: str, *, omitted: str = "no limit") -> int | None:
+    """A time-out in milliseconds; None: `omitted` applies. Zero is refused, because no attempt could run."""
     if duration is None:
         return None
     length_ms = checked_duration_ms(duration, what)
     if length_ms == 0:
-        raise InvalidOption(f"{what} must be longer than 0; leave it out for no limit")
+        raise InvalidOption(f"{what} must be longer than 0; leave it out for {omitted}")
     return length_ms
 
 
@@ -113,6 +113,22 @@ def checked_name(name: object, what: str) -> str:
 def _too_long(name: str, what: str) -> InvalidId:
     shown = name[:SHOWN_NAME_CHARACTERS]
     return InvalidId(f"the name of {what} must have at most {LONGEST_BYTES} bytes, and this has more: {shown!a}...")
+
+
+RESERVED_VERSION: Final = "-"
+"""Stores hold it for an instance that has not chosen its version yet."""
+
+
+def checked_version(version: object) -> str:
+    """`version`, if it is a valid version or empty; else an `InvalidId` with the reason."""
+    if version == "":
+        return ""
+    checked = checked_name(version, "a version")
+    if checked == RESERVED_VERSION:
+        raise InvalidId(
+            f"a version must not be {RESERVED_VERSION!r}, which stands for a version that is not chosen yet"
+        )
+    return checked
 
 
 def checked_reason(reason: object) -> str:

@@ -44,7 +44,7 @@ from holdfast.client.activity_reports import (
 from holdfast.client.client import Client, calls_of
 from holdfast.client.requests import wait_for_row
 from holdfast.compose import open_contract_of
-from holdfast.core.activity_events import OTHER_CLAIM, TOO_EARLY, ReportKind, ReportState
+from holdfast.core.activity_events import DEFAULT_ERROR_TYPE, OTHER_CLAIM, TOO_EARLY, ReportKind, ReportState
 from holdfast.core.deadlines import MILLISECONDS
 from holdfast.errors import UsageError
 from holdfast.payloads.encoding import encode
@@ -55,8 +55,6 @@ LARGEST_LIMIT: Final = 10_000
 LONGEST_INPUT: Final = 60
 LONGEST_ERROR: Final = 8_192
 STANDARD_INPUT: Final = "-"
-EXTERNAL_FAILURE: Final = "ExternalFailure"
-"""The error type of a failure that names none."""
 CLAIM_STATES: Final = (ReportKind.RUNNING, ReportKind.PREPARING, ReportKind.QUEUED)
 MOST_TRIED: Final = 100
 """Open activities of which a claim without an exec id tries one after the other."""
@@ -323,7 +321,7 @@ def complete(options: ReportOptions, value: str | None = None, *, is_text: bool 
 
 
 @_report_command
-def fail(options: ReportOptions, message: str, *, error_type: str = EXTERNAL_FAILURE, is_final: bool = False) -> None:
+def fail(options: ReportOptions, message: str, *, error_type: str = DEFAULT_ERROR_TYPE, is_final: bool = False) -> None:
     """End the attempt with a failure. The retry policy of the activity decides whether it is tried again."""
     text = sys.stdin.read() if message == STANDARD_INPUT else message
     named = checked_name(error_type, "an error type")

@@ -12,7 +12,7 @@ import msgspec
 from holdfast.client.instance_calls import InstanceCalls
 from holdfast.client.requests import ANSWER_SECONDS, insert_row, wait_for_row
 from holdfast.compose import open_contract_of
-from holdfast.core.activity_events import ReportKind, ReportState
+from holdfast.core.activity_events import DEFAULT_ERROR_TYPE, ReportKind, ReportState
 from holdfast.core.activity_options import decode_options
 from holdfast.core.lifecycle import AttemptState
 from holdfast.storage.members.contract_rows import InsertReport
@@ -179,7 +179,7 @@ class ActivityReports:
         return await self.report(exec_id, ReportKind.STOPPED, claim=claim, seconds=seconds)
 
 
-def error_text(message: str, *, type: str = "ExternalFailure", retryable: bool = True) -> str:  # noqa: A002
+def error_text(message: str, *, type: str = DEFAULT_ERROR_TYPE, retryable: bool = True) -> str:  # noqa: A002
     """The column `error` of a failure."""
     return msgspec.json.encode({"type": type, "message": message, "retryable": retryable}).decode()
 

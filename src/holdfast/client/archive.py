@@ -62,7 +62,7 @@ class ArchivedInstance(msgspec.Struct, frozen=True, kw_only=True):
     number: int
     id: str
     workflow: str
-    version: str
+    version: str | None
     state: str
     root: int
     """The number of the root of its family."""

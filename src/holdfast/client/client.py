@@ -15,6 +15,8 @@ from holdfast.client.embedded_worker import EmbeddedWorker, payload_limit_of
 from holdfast.client.handle import Handle
 from holdfast.client.instance_calls import InstanceCalls, NamedEvent, call_of, refuse_keywords
 from holdfast.client.restoring import RestoreProgress, RestoreReport, plan_restore, restore
+from holdfast.client.tracing import Tracing, trace
+from holdfast.client.views.builds import BuildView, read_builds
 from holdfast.client.views.instances import NEWEST, check_page, summary
 from holdfast.client.views.overview import QueueView, WorkerView, read_queues, read_workers
 from holdfast.core.admission import IdPolicy, IdPolicyOption
@@ -60,6 +62,7 @@ class Client:
             session.check_usable()
         await self._local.stop()
         await self._local.committer.drain()
+        await session.spans.close()
         self._calls.queries.stop()
         closed = f"{session.owner.name} was closed during this call; the instance continues without it"
         await session.close(ClientClosed(closed))
@@ -257,7 +260,8 @@ class Client:
         """
         if not (state is None and workflow is None and before is None and status is None):
             warnings.warn(
-                "list(state=, workflow=, before=) is called list('state = ... and workflow = ...', cursor=...)",
+                "the parameters state, status, workflow and before of list() work in this release only; pass a filter, "
+                "such as list('state = FAILED and workflow = \"checkout\"'), and the cursor of the page before",
                 DeprecationWarning,
                 stacklevel=2,
             )
@@ -301,6 +305,10 @@ class Client:
     async def queues(self) -> Sequence[QueueView]:
         """Every queue that has work or is served by a worker, by name."""
         return await read_queues(self._calls.store)
+
+    async def builds(self) -> Sequence[BuildView]:
+        """The builds of the workers that the store knows, the one that was seen last first (R9)."""
+        return (await read_builds(self._calls.store)).builds
 
     # ------------------------------------------------------------ restoring
 
@@ -419,18 +427,22 @@ def connect(
     flows: Iterable[AnyWorkflow] = (),
     durability: str = "full",
     payload_limit: int = PAYLOAD_LIMIT_BYTES,
+    tracing: Tracing = None,
     _platform: Platform | None = None,
 ) -> Connecting:
     """A client without a worker. Workers may run in other processes, now or later. `store` is as for `Engine`.
 
     ``async with hf.connect("shop.db") as client:`` closes the client at the end of the block.
     ``client = await hf.connect("shop.db")`` needs a later ``await client.close()``.
+    With `tracing`, True or an OpenTelemetry tracer provider, starts, events and updates carry the trace of their
+    sender, and a worker of this client writes spans (extra ``holdfast[otel]``).
     """
 
     async def opened() -> Client:
         platform = _platform or Platform()
         limit = payload_limit_of(payload_limit)
         session = StoreSession(compose.open_store(store, durability, platform), platform, limit)
+        trace(session, tracing)
         client = Client(session, Registry(modules, workflows, (), flows))
         try:
             await session.open()

@@ -31,6 +31,7 @@ from holdfast.storage.members.outcomes import (
     Failed,
     HandledRows,
     Outcome,
+    ResumedInstance,
     StartedInstance,
     TerminatedInstance,
 )
@@ -51,7 +52,15 @@ Done = Callable[[Outcome], None]
 CLAIMS: Final = (ClaimInstances, ClaimAttempts, ClaimQueries, QueueAttempts)
 """Members whose outcome is read from rows that the store finds. They depend on no other member of their group, so they
 may be committed behind it."""
-MAY_CLOSE_OTHERS: Final = (Applied, TerminatedInstance, Delivered, StartedInstance, Expired, HandledRows)
+MAY_CLOSE_OTHERS: Final = (
+    Applied,
+    TerminatedInstance,
+    Delivered,
+    StartedInstance,
+    Expired,
+    ResumedInstance,
+    HandledRows,
+)
 """Outcomes that name children which were closed in the same commit as their parent."""
 
 

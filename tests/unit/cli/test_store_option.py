@@ -131,14 +131,18 @@ EXISTING_STORE = [
     ["history", "x"],
     ["watch", "x"],
     ["workers"],
+    ["builds"],
     ["queues"],
     ["verify"],
     ["event", "x", "y"],
     ["query", "x", "y"],
     ["update", "x", "y"],
     ["release", "x", "y"],
+    ["attributes", "x"],
+    ["attributes", "x", "a=1"],
     ["cancel", "x"],
     ["resume", "x"],
+    ["pause", "x"],
     ["terminate", "x"],
     ["migrate"],
     ["backup", "x"],
@@ -147,6 +151,9 @@ EXISTING_STORE = [
     ["prune", "--older-than", "1d"],
     ["start", "x"],
     ["requests"],
+    ["replay", "shop.py"],
+    ["patches", "shop.py"],
+    ["blocked"],
 ]
 """The commands that need a store."""
 WITHOUT_STORE = {"run", "worker", "explain", "bench"}

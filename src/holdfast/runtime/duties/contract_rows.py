@@ -14,12 +14,13 @@ import msgspec
 
 from holdfast.authoring.activity import Activity
 from holdfast.authoring.validation import checked_name, checked_start_time_ms, start_deadline
-from holdfast.core.activity_events import NO_RESPONSES, CheckedReport, ReportKind, ReportState
+from holdfast.core.activity_events import DEFAULT_ERROR_TYPE, NO_RESPONSES, CheckedReport, ReportKind, ReportState
 from holdfast.core.admission import IdPolicy
 from holdfast.core.checks import parse_enum
+from holdfast.core.deadlines import LONGEST_SECONDS
 from holdfast.core.history import CancelRequested, EventReceived, Payload, Started
 from holdfast.errors import HoldfastError, StoreError, UsageError
-from holdfast.payloads.failures import Failure
+from holdfast.payloads.failures import RecordedFailure
 from holdfast.payloads.limits import MESSAGE_LIMIT_CHARACTERS, shorten
 from holdfast.payloads.signature import input_hash
 from holdfast.payloads.untrusted import check_untrusted
@@ -44,7 +45,7 @@ MS_PER_PASSED_ROW: Final = 0.5
 LOOK_BACK: Final = BATCH
 """Numbers of rows before the last one that a poll reads again."""
 LONGEST_REFUSAL: Final = 2_000
-DEFAULT_ERROR_TYPE: Final = "ExternalError"
+LONGEST_DEADLINE_MS: Final = LONGEST_SECONDS * 1000
 _ANY_VALUE: Final = frozenset({ReportKind.HEARTBEAT, ReportKind.NOTE})
 
 
@@ -221,20 +222,22 @@ class ContractRows:
         now_ms = self._store.now_ms()
         deadline = workflow.deadline
         if row.deadline_after_ms is not None:
-            if row.deadline_after_ms <= 0:
-                raise UsageError(f"deadline_after_ms must be positive, not {row.deadline_after_ms}")
+            if not 0 < row.deadline_after_ms <= LONGEST_DEADLINE_MS:
+                raise UsageError(
+                    f"deadline_after_ms must be 1 to {LONGEST_DEADLINE_MS} milliseconds, not {row.deadline_after_ms}"
+                )
             deadline = start_deadline(workflow.deadline, row.deadline_after_ms / 1000)
         started = Started(
             time_ms=now_ms,
             workflow=workflow.name,
-            version=workflow.version,
+            version="",
             seed=self._context.session.platform.providers.seed(),
             input=Payload(msgspec.Raw(encoded)),
         )
         start = Start(
-            id=InstanceId(checked_name(row.instance_id or row.request_id, "an instance")),
+            id=InstanceId(checked_name(row.request_id if row.instance_id is None else row.instance_id, "an instance")),
             workflow=workflow.name,
-            version=workflow.version,
+            version=None,
             input=encoded,
             input_hash=input_hash(encoded),
             policy=IdPolicy.IDEMPOTENT if row.policy is None else parse_enum(IdPolicy, row.policy, "policy for ids"),
@@ -392,7 +395,7 @@ class ContractRows:
             session.offered(outcome.offered)
 
 
-def failure_of_report(error: bytes | None) -> Failure:
+def failure_of_report(error: bytes | None) -> RecordedFailure:
     """The failure that FAILED reports. A text that is not the documented object is the message."""
     text = "" if error is None else error.decode(errors="replace")
     try:
@@ -401,7 +404,7 @@ def failure_of_report(error: bytes | None) -> Failure:
         reported = ReportedError(message=text)
     if not reported.message and not reported.type:
         reported = ReportedError(message=text, retryable=reported.retryable)
-    return Failure(
+    return RecordedFailure(
         type=shorten(reported.type or DEFAULT_ERROR_TYPE, LONGEST_REFUSAL),
         message=shorten(reported.message or "the executor reported a failure", MESSAGE_LIMIT_CHARACTERS),
         retryable=reported.retryable,

@@ -18,9 +18,12 @@ from holdfast.storage.members.instances import (
     ClaimInstances,
     CloseChildren,
     Expire,
+    Pause,
     Release,
+    Resume,
     RetryBlocked,
     SaveFlow,
+    SetAttributes,
     SetDeadline,
     Start,
     Terminate,
@@ -45,6 +48,8 @@ Member = (
     | RunPrepared
     | Release
     | RetryBlocked
+    | Pause
+    | Resume
     | Block
     | HeartbeatAttempt
     | MarkWorkerLost
@@ -55,6 +60,7 @@ Member = (
     | Expire
     | CloseChildren
     | SaveFlow
+    | SetAttributes
     | Watch
     | LiftNumbers
     | RestoreInstances

@@ -26,9 +26,12 @@ from holdfast.storage.members.instances import (
     ClaimInstances,
     CloseChildren,
     Expire,
+    Pause,
     Release,
+    Resume,
     RetryBlocked,
     SaveFlow,
+    SetAttributes,
     SetDeadline,
     Start,
     Terminate,
@@ -103,8 +106,8 @@ def _note(named: LockSet, member: Member) -> None:
             named.numbers.add(member.number)
         case Expire() | CloseChildren():
             _note_target(named, "", member.number, may_end=True)
-        case Terminate() | RetryBlocked():
-            _note_target(named, member.id, member.number, may_end=isinstance(member, Terminate))
+        case Terminate() | RetryBlocked() | Pause() | Resume() | SetAttributes():
+            _note_target(named, member.id, member.number, may_end=isinstance(member, Terminate | Resume))
         case Deliver():
             _note_message(named, member)
         case HandleRequest() | HandleReports():

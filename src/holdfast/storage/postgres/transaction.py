@@ -161,11 +161,24 @@ _EACH_NAMED: Final = re.compile(r"json_each\(([^()]*)\)(?= AS \w+\()")
 _TABLE: Final = re.compile(rf"\b(FROM|JOIN|INTO|UPDATE) ({'|'.join(TABLES)})\b")
 
 
+CLAIM_KEYS: Final = (
+    "SELECT pair.value ->> 0 AS workflow, pair.value ->> 1 AS version "
+    "FROM jsonb_array_elements({0}::jsonb) AS pair(value) WHERE pair.value ->> 1 IS NOT NULL "
+    "UNION SELECT name, version FROM flows WHERE name IN ("
+    "SELECT pair.value ->> 0 FROM jsonb_array_elements({0}::jsonb) AS pair(value) WHERE pair.value ->> 1 IS NULL)"
+)
+"""See `Statements`."""
+
+
 @lru_cache
 def statements_of(schema: str) -> Statements:
     """The statements on the tables of a schema."""
     return Statements(
-        PACKAGE, raw_columns=RAW_COLUMNS, row_lock=ROW_LOCK, translate=lambda text: translate(text, schema)
+        PACKAGE,
+        raw_columns=RAW_COLUMNS,
+        claim_keys=CLAIM_KEYS,
+        row_lock=ROW_LOCK,
+        translate=lambda text: translate(text, schema),
     )
 
 

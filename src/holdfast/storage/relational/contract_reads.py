@@ -8,7 +8,7 @@ import msgspec
 
 from holdfast.core.activity_events import MOST_WAITING, ReportState
 from holdfast.payloads.limits import KIBIBYTE, MEBIBYTE
-from holdfast.storage.contract import COUNTS, OPEN_CONTRACT, RESTORE
+from holdfast.storage.contract import CODE_CHECKS, COUNTS, OPEN_CONTRACT, PAUSE, RESTORE
 from holdfast.storage.large_payloads import reference_of
 from holdfast.storage.records import (
     AttemptKey,
@@ -38,7 +38,10 @@ MOST_WORKFLOWS: Final = 1_000
 """Names of workflows that are counted: a client may write any."""
 _OFFER_COLUMNS: Final = len(("exec_id", "entry", "withdrawn_at_ms"))
 _MANUAL: Final = RequestRecord.__struct_fields__.index("manual")
+_ABOUT_INSTANCES: Final = frozenset({"event", "cancel"})
+_KIND: Final = 2
 _EXEC_ID: Final = 2
+_INSTANCE_ID: Final = 4
 _INPUT: Final = 6
 _PAYLOAD: Final = 7
 _ERROR: Final = 9
@@ -82,7 +85,7 @@ class _Page(Generic[RowT]):
 class OpenContractReads(RelationalReads):
     """Reads of committed data, with those of the open contract."""
 
-    capabilities: frozenset[str] = frozenset({OPEN_CONTRACT, RESTORE, COUNTS})
+    capabilities: frozenset[str] = frozenset({OPEN_CONTRACT, PAUSE, RESTORE, COUNTS, CODE_CHECKS})
 
     async def has_new_rows(self) -> bool:
         [(found,)] = await self._read(self.sql.has_new_rows)
@@ -93,8 +96,10 @@ class OpenContractReads(RelationalReads):
     ) -> RowPage[RequestRow]:
         given = json.dumps(workflows), min(largest, SMALL_BYTES), limit, after
         page: _Page[RequestRow] = _Page(limit)
-        for row in await self._read(self.sql.new_requests, *given):
-            if not row[-1]:
+        rows = await self._read(self.sql.new_requests, *given)
+        behind_starts = await self._behind_starts(rows, workflows)
+        for row in rows:
+            if not row[-1] or row[0] in behind_starts:
                 page.add(row, [], is_mine=False)
             elif not _is_large(row, _INPUT, largest):
                 page.add(row, [request_of(row)])
@@ -104,6 +109,23 @@ class OpenContractReads(RelationalReads):
                 values = await self._read(self.sql.read_input, row[0])
                 page.add(row, [request_of(_with(row, _INPUT, value)) for (value,) in values])
         return page.end()
+
+    async def _behind_starts(self, rows: Sequence[Row], workflows: Sequence[str]) -> set[int]:
+        """The events and cancels among these rows whose instance does not exist because its start is NEW.
+
+        The start was inserted before them, and only another worker can handle it. They are left to that worker.
+        """
+        targets = {
+            row[0]: _text(row[_INSTANCE_ID])
+            for row in rows
+            if row[_INSTANCE_ID] is not None and _text(row[_KIND]) in _ABOUT_INSTANCES
+        }
+        if not targets:
+            return set()
+        ids = json.dumps(sorted(set(targets.values())))
+        found = await self._read(self.sql.pending_starts, ids, json.dumps(workflows))
+        starts = {_text(instance_id): row for instance_id, row in found}
+        return {row for row, target in targets.items() if starts.get(target, row) < row}
 
     async def new_reports(
         self, names: Sequence[str], *, limit: int, largest: int, after: int = 0

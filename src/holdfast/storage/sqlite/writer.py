@@ -313,6 +313,9 @@ class SqliteWriter:
             self._foreign.may_wait = True  # a part may be on disk from here on, so the group cannot be handed over
             middle = len(members) // 2
             return self._write_group(commit_id, members[:middle]) + self._write_group(commit_id, members[middle:])
+        except BaseException:  # an interrupt: a transaction that stays open would block every writer of the store
+            self._roll_back()
+            raise
         self.wakeups |= wakeups
         return outcomes
 

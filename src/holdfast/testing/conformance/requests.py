@@ -13,7 +13,7 @@ from holdfast.storage.contract import OPEN_CONTRACT, OpenContractStore
 from holdfast.storage.members.contract_rows import InsertReport, InsertRequest
 from holdfast.storage.members.instances import Start
 from holdfast.storage.members.messages import Deliver
-from holdfast.storage.members.outcomes import HandledRows, Outcome, Rejected
+from holdfast.storage.members.outcomes import HandledRows, Outcome, Rejected, StartedInstance
 from holdfast.storage.members.row_handling import HandleRequest
 from holdfast.storage.records import RequestRecord, RequestState, RowPage
 from holdfast.testing.conformance.bench import FIRST_TIME_MS, Bench, Rules, applied, check, closing, start
@@ -164,6 +164,39 @@ class RequestRules(Rules):
             check([row.request_id for row in page.rows] == ["r3"] and page.others == 1)
             page = await store.new_requests(EVERY, limit=2, largest=LARGEST, after=10**6)
             check(page == RowPage(rows=[]))
+
+        self.on_requests(case)
+
+    def test_C7_events_and_cancels_wait_for_an_earlier_start_of_another_worker(self) -> None:
+        async def case(bench: Bench, store: OpenContractStore) -> None:
+            async def found(*workflows: str) -> list[str]:
+                page = await store.new_requests(workflows, limit=99, largest=LARGEST)
+                check(len(page.rows) + page.others == len(rows))
+                return [row.request_id for row in page.rows]
+
+            rows: dict[str, dict[str, Any]] = {
+                "before": {"kind": "event", "instance_id": "a"},
+                "start": {"workflow": "flow", "instance_id": "a"},
+                "b": {"workflow": "flow"},
+                "trace": {"workflow": "flow", "instance_id": "c", "manual": True},
+                "no name": {"workflow": "", "instance_id": "d"},
+                "event": {"kind": "event", "instance_id": "a"},
+                "cancel": {"kind": "cancel", "instance_id": "b"},
+                **{f"to {name}": {"kind": "cancel", "instance_id": name} for name in "cde"},
+                "nonsense": {"kind": "nonsense", "instance_id": "a"},
+                "no target": {"kind": "cancel"},
+            }
+            for request_id, columns in rows.items():
+                check(applied(await bench.one(InsertRequest(request_id=request_id, **columns))))
+            left = {"start", "b", "event", "cancel"}
+            check(await found("other") == [name for name in rows if name not in left], "the starts are another's")
+            check(await found("flow") == list(rows), "in one group, behind their starts")
+            check(isinstance(await bench.one(start("a")), StartedInstance))
+            check(set(rows) - set(await found("other")) == left - {"event"}, "the instance exists")
+            row = (await _read(store, "b")).row
+            check(isinstance(await bench.one(HandleRequest(row=row, request_id="b", refusal="no")), HandledRows))
+            del rows["b"]
+            check(set(rows) - set(await found("other")) == {"start"}, "the start was refused")
 
         self.on_requests(case)
 

@@ -38,9 +38,9 @@ def on_a_store(folder: Path, case: Callable[[SqliteStore], Awaitable[None]]) -> 
 class FailOnce:
     """Stands in for a function and raises the first time."""
 
-    def __init__(self, function: Callable[..., Any], error: Exception) -> None:
+    def __init__(self, function: Callable[..., Any], error: BaseException) -> None:
         self._function = function
-        self._error: Exception | None = error
+        self._error: BaseException | None = error
 
     def __call__(self, *arguments: Any, **options: Any) -> Any:
         error, self._error = self._error, None
@@ -169,6 +169,22 @@ def test_W9_two_threads_that_beat_at_once_do_it_one_after_the_other(
         first.join()
         second.join()
         assert [type(reply) for reply in replies] == [Renewed, Renewed]
+
+    on_a_store(tmp_path, case)
+
+
+def test_L13_an_interrupt_in_a_group_leaves_no_transaction_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An open transaction would hold SQLite's lock, and every other writer of the store would wait for it."""
+
+    async def case(store: SqliteStore) -> None:
+        interrupted = FailOnce(apply_members, KeyboardInterrupt())
+        monkeypatch.setattr(sqlite_writer, "apply_members", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            await store.commit(CommitId(1), [start("a")])
+        assert isinstance(store.heartbeat(Heartbeat(WorkerKey("anna"), lease_ms=10_000), HERE), Renewed)
+        assert created(await store.commit(CommitId(1), [start("a")])) == [True]
 
     on_a_store(tmp_path, case)
 

@@ -22,9 +22,12 @@ from holdfast.storage.members.instances import (
     ClaimInstances,
     CloseChildren,
     Expire,
+    Pause,
     Release,
+    Resume,
     RetryBlocked,
     SaveFlow,
+    SetAttributes,
     SetDeadline,
     Start,
     Terminate,
@@ -40,6 +43,7 @@ from holdfast.storage.members.turns import StreamValues, Turn
 from holdfast.storage.members.workers import MarkWorkerLost, ReleaseUnknown
 from holdfast.storage.relational.apply import attempts
 from holdfast.storage.relational.apply.activity_events import apply_handle_reports
+from holdfast.storage.relational.apply.attributes import apply_set_attributes
 from holdfast.storage.relational.apply.children import apply_close_children, apply_terminate
 from holdfast.storage.relational.apply.contract_inserts import apply_insert_report, apply_insert_request
 from holdfast.storage.relational.apply.deadlines import apply_expire, apply_set_deadline
@@ -54,6 +58,7 @@ from holdfast.storage.relational.apply.instances import (
 )
 from holdfast.storage.relational.apply.launches import apply_queue_attempts
 from holdfast.storage.relational.apply.messages import apply_deliver
+from holdfast.storage.relational.apply.pauses import apply_pause, apply_resume
 from holdfast.storage.relational.apply.queries import (
     apply_answer_query,
     apply_ask_query,
@@ -102,6 +107,8 @@ APPLY_BY_TYPE: Final[dict[type[Member], Callable[[Transaction, Any], Outcome]]] 
     Release: apply_release,
     Block: apply_block,
     RetryBlocked: apply_retry_blocked,
+    Pause: apply_pause,
+    Resume: apply_resume,
     HeartbeatAttempt: attempts.apply_heartbeat,
     MarkWorkerLost: apply_mark_worker_lost,
     ReleaseUnknown: apply_release_unknown,
@@ -111,6 +118,7 @@ APPLY_BY_TYPE: Final[dict[type[Member], Callable[[Transaction, Any], Outcome]]] 
     Expire: apply_expire,
     CloseChildren: apply_close_children,
     SaveFlow: apply_save_flow,
+    SetAttributes: apply_set_attributes,
     Watch: apply_watch,
     LiftNumbers: apply_lift_numbers,
     RestoreInstances: apply_restore_instances,
