@@ -6,9 +6,10 @@ The points are those of commits, and of the writes of an archive: before a write
 import os
 import signal
 import sys
+from pathlib import Path
 from typing import IO
 
-from tests.crash.program import KillAt, run_program
+from tests.crash.program import BODIES, KillAt, run_program
 
 import holdfast as hf
 from holdfast.client import retention
@@ -62,7 +63,7 @@ async def finish(store: str, name: str, hook: KillAt | None) -> object:
                 return await client.delete("o1")
             except hf.InstanceNotFound:
                 return 0
-        to_archive = f"{store}.jsonl.gz" if name == "archive" else None
+        to_archive = Path(os.environ[BODIES]).with_suffix(".jsonl.gz") if name == "archive" else None
         return (await client.prune(older_than=0, archive=to_archive)).instances
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from tests.crash import retention_apps as apps
 from tests.crash.killed import was_killed
+from tests.scenarios.kinds import named
 from tests.scenarios.support import rows, together
 
 import holdfast as hf
@@ -40,7 +41,7 @@ def families_are_whole(store: Path) -> None:
 def test_R32_a_crash_at_every_commit_of_a_deletion_leaves_whole_families(tmp_path: Path, name: str, point: str) -> None:
     for at in range(1, MOST):
         store = tmp_path / f"{at}.db"
-        together(apps.fill(str(store)))
+        together(apps.fill(named(store)))
         died = was_killed(APPS, store, name, point, at)
         families_are_whole(store)
         assert not was_killed(APPS, store, name)
@@ -58,8 +59,8 @@ def test_R32_a_crash_at_every_commit_of_a_deletion_leaves_whole_families(tmp_pat
 def test_21_no_instance_is_gone_without_its_line_and_no_line_is_written_twice(tmp_path: Path, point: str) -> None:
     for at in range(1, MOST):
         store = tmp_path / f"{at}.db"
-        archive = tmp_path / f"{at}.db.jsonl.gz"
-        together(apps.fill(str(store)))
+        archive = tmp_path / f"{at}.jsonl.gz"
+        together(apps.fill(named(store)))
         everything = ids(store) - {"open"}
         died = was_killed(APPS, store, "archive", point, at)
         families_are_whole(store)
@@ -85,7 +86,7 @@ async def _store_name(store: Path) -> str:
     from holdfast.client.client import store_of  # noqa: PLC0415 - for this test alone
     from holdfast.client.retention import store_name  # noqa: PLC0415
 
-    async with hf.connect(store) as client:
+    async with hf.connect(named(store)) as client:
         return await store_name(store_of(client))  # type: ignore[arg-type]
 
 
@@ -129,7 +130,7 @@ def test_22_a_full_disk_of_the_archive_stops_the_prune_and_nothing_is_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = tmp_path / "shop.db"
-    together(apps.fill(str(store)))
+    together(apps.fill(named(store)))
     before = ids(store)
     real = os.fsync
     calls: list[int] = []
@@ -141,7 +142,7 @@ def test_22_a_full_disk_of_the_archive_stops_the_prune_and_nothing_is_lost(
         real(descriptor)
 
     async def prune() -> int:
-        async with hf.connect(store) as client:
+        async with hf.connect(named(store)) as client:
             return (await client.prune(older_than=0, archive=tmp_path / "old")).instances
 
     monkeypatch.setattr("holdfast.client.archive.os.fsync", full)
@@ -152,3 +153,18 @@ def test_22_a_full_disk_of_the_archive_stops_the_prune_and_nothing_is_lost(
     assert together(prune()) == 2 * apps.FAMILIES
     assert Counter(each.id for each in read_archive(tmp_path / "old")) == dict.fromkeys(before - {"open"}, 1)
     assert ids(store) == {"open"}
+
+
+def test_R35_what_an_interruption_left_behind_the_last_slice_is_cut_off(tmp_path: Path) -> None:
+    archive = tmp_path / "old"
+    with ArchiveWriter(archive, "store") as writer:
+        writer.write([(1, b"{}")])
+        writer.deleted(1)
+    whole = archive.read_bytes()
+    noted = writer.manifest_path.read_bytes()
+    archive.write_bytes(whole + b"half of a slice" * 100)
+    writer.manifest_path.write_bytes(noted + b'{"kind":"sli')
+    with ArchiveWriter(archive, "store") as again:
+        assert again.pending == {}
+    assert archive.read_bytes() == whole
+    assert writer.manifest_path.read_bytes() == noted

@@ -157,7 +157,7 @@ Groups = dict[int, tuple[str, str]]
 """The workflow and the state of each root."""
 
 
-class _Tally:
+class _PruneTally:
     """Counts what is deleted, by the workflow and the state of the root."""
 
     def __init__(self, progress: PruneProgress | None) -> None:
@@ -195,7 +195,7 @@ class _Tally:
 
 async def plan_prune(store: RetentionStore, rule: PruneRule, *, progress: PruneProgress | None = None) -> PruneReport:
     """What a prune would delete. Nothing is changed."""
-    tally = _Tally(progress)
+    tally = _PruneTally(progress)
     async for page in selected_roots(store, rule.selection):
         roots = [each.instance.number for each in page]
         decisions = _decided(roots, await store.read_families(roots), rule.selection.ended_by_ms)
@@ -216,7 +216,7 @@ async def prune(
     progress: PruneProgress | None = None,
 ) -> PruneReport:
     """See `Client.prune`."""
-    tally = _Tally(progress)
+    tally = _PruneTally(progress)
     ended_by_ms = rule.selection.ended_by_ms
     archived = 0
     with nullcontext() if archive is None else ArchiveWriter(archive, await store_name(store)) as writer:
@@ -247,7 +247,7 @@ class _ArchivingPrune(NamedTuple):
     commit: Commit
     writer: ArchiveWriter
     ended_by_ms: int
-    tally: _Tally
+    tally: _PruneTally
 
     async def delete(self, roots: Sequence[InstanceNumber], groups: Groups) -> int:
         """Write a slice of families, then delete those that are in the archive. Returns the number of new lines."""

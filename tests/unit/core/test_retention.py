@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from holdfast.core.lifecycle import INSTANCE_FINAL, InstanceState
@@ -14,7 +14,11 @@ from holdfast.core.retention import (
     ended_executions,
 )
 
-MEMBERS = st.tuples(st.sampled_from(InstanceState), st.integers(0, 9), st.sampled_from([False, False, False, True]))
+MEMBERS = st.tuples(
+    st.sampled_from([*sorted(INSTANCE_FINAL) * 5, *InstanceState]),
+    st.integers(0, 9),
+    st.sampled_from([False] * 9 + [True]),
+)
 
 
 def member(
@@ -25,7 +29,8 @@ def member(
     return FamilyMember(root, number, f"i{number}", "w", state, closed_at_ms, parents, parent, is_held)
 
 
-@given(st.lists(MEMBERS, max_size=5), st.integers(0, 9) | st.none(), st.booleans())
+@given(drawn=st.lists(MEMBERS, max_size=5), ended_by_ms=st.integers(0, 9) | st.none(), has_parent=st.booleans())
+@example(drawn=[(InstanceState.COMPLETED, 1, False), (InstanceState.FAILED, 5, False)], ended_by_ms=3, has_parent=False)
 def test_R31_a_family_is_deleted_exactly_when_every_member_may_go(
     drawn: Sequence[tuple[InstanceState, int, bool]], ended_by_ms: int | None, has_parent: bool
 ) -> None:

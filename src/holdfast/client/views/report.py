@@ -197,9 +197,14 @@ async def read_report(
         pause_reason=record.pause_reason or None,
     )
     node_values = await _read_node_values(store, execution, with_outputs=with_outputs or is_whole)
-    await require_there(store, record)
-    earlier = 0 if record.superseded_at_ms is not None else await store.count_earlier(record.id)
+    earlier = await _count_earlier(store, record)
     return InstanceReport(execution, described, values, node_values, outcome, earlier, relatives, store.now_ms())
+
+
+async def _count_earlier(store: Store, record: InstanceRecord) -> int:
+    """The earlier instances of the id. It is the last read: the instance must not have been deleted meanwhile (R38)."""
+    await require_there(store, record)
+    return 0 if record.superseded_at_ms is not None else await store.count_earlier(record.id)
 
 
 async def read_execution(
