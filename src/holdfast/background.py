@@ -34,6 +34,8 @@ class Duty(StrEnum):
     """Answers queries that other processes put into the store."""
     LAUNCHES = "holdfast-launches"
     """Claims external activities for launchers, and launches them."""
+    CLAIMANTS = "holdfast-claimants"
+    """Reads which workers serve the workflows of the instances that this process makes claimable."""
     CONTRACT_ROWS = "holdfast-contract-rows"
     """Handles requests of clients and reports of executors."""
     NEW_KEY = "holdfast-new-key"

@@ -78,6 +78,23 @@ class PollSignal(asyncio.Event):
         super().__init__()
         self.is_for_messages = False
         """It was set only because instances of this worker have messages: nothing is to be claimed."""
+        self._later: asyncio.TimerHandle | None = None
+
+    def begin_poll(self) -> None:
+        """A poll begins, which sees all that was committed before the signals so far."""
+        self.clear()
+        if self._later is not None:
+            self._later.cancel()
+            self._later = None
+
+    def set_later(self, seconds: float) -> None:
+        """Wake the loop after some time, unless it polls before."""
+        if self._later is None:
+            self._later = asyncio.get_running_loop().call_later(seconds, self._set_now)
+
+    def _set_now(self) -> None:
+        self._later = None
+        self.set()
 
     def set(self) -> None:
         self.is_for_messages = False

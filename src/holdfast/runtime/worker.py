@@ -25,7 +25,7 @@ from holdfast.runtime.attempts.runner import AttemptRunner
 from holdfast.runtime.attempts.slots import ActivitySlots
 from holdfast.runtime.committer import Committer
 from holdfast.runtime.crash_detection import CrashMarker, this_process
-from holdfast.runtime.duties.claimer import Claimer
+from holdfast.runtime.duties.claimer import AFTER_OTHERS_SECONDS, Claimer
 from holdfast.runtime.duties.contract_rows import ContractRows
 from holdfast.runtime.duties.expiry import Expiry
 from holdfast.runtime.duties.lost_workers import LostWorkers
@@ -257,14 +257,18 @@ class WorkerRuntime:
         Without a free slot attempts are a backlog: the next free slot polls for them.
         """
         names = self.registry.workflows.keys()
-        if wakeup.everything or not names.isdisjoint(wakeup.workflows):
+        key = self.key
+        may_claim = not names.isdisjoint(wakeup.workflows)
+        is_named = not wakeup.claimants or key in wakeup.claimants
+        if wakeup.everything or (may_claim and is_named):
             self._work.set()
         elif not self._queues.isdisjoint(wakeup.queues):
             if self.slots.free > 0 or not self._options.launchers.keys().isdisjoint(wakeup.queues):
                 self._work.set()
             else:
                 self.slots.note_arrival()
-        key = self.key
+        if may_claim and not is_named:
+            self._work.set_later(AFTER_OTHERS_SECONDS)
         if key in wakeup.owners:
             self._work.set_for_messages()
         if wakeup.everything or key in wakeup.queries or not names.isdisjoint(wakeup.queries):

@@ -26,6 +26,8 @@ from holdfast.storage.records import AttemptRecord, InstanceNumber, InstanceReco
 POLL_SECONDS: Final = 1.0
 """The poll interval, for changes whose notification was lost."""
 CLAIM_BATCH: Final = 200
+AFTER_OTHERS_SECONDS: Final = 0.02
+"""When a worker polls after a wake-up that names another one, which may be busy, full or dead."""
 LOAD_BATCH: Final = 50
 """Instances whose rows are read together and are in memory at the same time."""
 LONGEST_WAKE_SECONDS: Final = 0.01
@@ -76,7 +78,7 @@ class Claimer:
     async def run(self) -> None:
         """Claim and wait, until the claimer is closed."""
         while not self._is_closed:
-            self._context.work.clear()
+            self._context.work.begin_poll()
             self._launches.poll()
             try:
                 claimed, due = await self._claim()

@@ -29,12 +29,11 @@ from holdfast.storage.members.workers import Registration, ReplyLost
 from holdfast.storage.postgres.address import Address
 from holdfast.storage.postgres.connection import ErrorClass, PostgresConnection, RetryingConnection, classify_error
 from holdfast.storage.postgres.lock_order import apply_order, lock_set_of
-from holdfast.storage.postgres.optimistic.group_call import GroupHead, GroupReply
+from holdfast.storage.postgres.optimistic.group_call import GroupHead, GroupReply, NotOneCall
 from holdfast.storage.postgres.optimistic.group_function import LOCK_TIMEOUT, MISSED, UNSUITABLE
 from holdfast.storage.postgres.optimistic.transaction import (
     InstanceNumbers,
     OptimisticTransaction,
-    UnknownStatement,
     is_eligible,
     may_be_one_call,
 )
@@ -159,7 +158,7 @@ class PostgresWriter:
         if is_whole and self._has_function and not self._is_mistaken and is_eligible(members):
             try:
                 return self._write_optimistically(connection, commit_id, members)
-            except (psycopg.Error, UnknownStatement) as error:
+            except (psycopg.Error, NotOneCall) as error:
                 if not self._is_refuted(error):
                     raise
                 self._part -= 1  # the server has rolled it back, so its number is free

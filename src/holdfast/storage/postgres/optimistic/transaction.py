@@ -43,10 +43,6 @@ class NeedsConnection(Exception):
     """A group that was to be one call has to read, so it needs a connection and a thread that may wait."""
 
 
-class UnknownStatement(Exception):
-    """A statement is not in the group function: the group has to wait for each answer."""
-
-
 class InstanceNumbers:
     """Numbers for instances to be started, fetched with earlier groups."""
 
@@ -203,8 +199,6 @@ class OptimisticTransaction:
 
     def _next_call(self, *, concerned: Sequence[int] = (), wanted: int = 0) -> str:
         runs = runs_of(self._schema, self._queued)
-        if runs is None:
-            raise UnknownStatement
         head = self._head
         self._head = None
         self._queued = []
