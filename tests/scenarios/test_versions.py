@@ -12,7 +12,8 @@ from tests.support.inside import try_blocked, worker_of
 import holdfast as hf
 from holdfast.audit.auditor import audit
 from holdfast.core.history import Started
-from holdfast.errors import DuplicateName, InvalidId, InvalidOption, UnknownWorkflow
+from holdfast.errors import DuplicateName, HistoryMismatch, InvalidId, InvalidOption, UnknownWorkflow
+from holdfast.testing.replayer import Replayer
 
 NOT_YET = 0.3
 """How long a worker without the code is watched. A worker that could take the work takes it in milliseconds."""
@@ -328,6 +329,23 @@ def test_R4_a_version_is_registered_once_and_none_has_the_reserved_name() -> Non
     assert registry.workflow("checkout", "") is PLAIN
     with pytest.raises(UnknownWorkflow, match="'checkout' with version 3 is not registered here; known: no version, "):
         registry.workflow("checkout", "3")
+
+
+def test_R6_a_history_is_replayed_by_the_version_that_wrote_it(tmp_path: Path) -> None:
+    async def scenario() -> list[str]:
+        async with engine_of(tmp_path / "it.db", edited("1", fits=True)) as engine:
+            handle = await engine.start("edited", id="a")
+            await handle.raise_event("go", 1)
+            assert await handle.result() == "1"
+            return [await handle.export_history()]
+
+    [exported] = together(scenario())
+    Replayer(workflows=[edited("1", fits=True), edited("2", fits=False)]).replay(exported)
+    with pytest.raises(HistoryMismatch):
+        Replayer(workflows=[edited("1", fits=False), edited("2", fits=True)]).replay(exported)
+    Replayer(workflows=[edited("2", fits=True)]).replay(
+        exported
+    )  # another version, if it is the only one: does it fit?
 
 
 def test_R8_an_engine_says_once_that_it_lacks_a_version(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -34,7 +34,10 @@ class Replayer:
         self._registry = Registry(modules, workflows, (), flows)
 
     def replay(self, history: str | Path) -> None:
-        """Replay one history, given as JSON or as a path. Raises `HistoryMismatch` with the first difference."""
+        """Replay one history, given as JSON or as a path. Raises `HistoryMismatch` with the first difference.
+
+        The version that wrote the history replays it, or the newest one if that version is not among the workflows.
+        """
         is_text = isinstance(history, str) and history.lstrip()[:1] in ("{", "[")
         if is_text:
             self._replay(str(history), "")
@@ -67,7 +70,8 @@ class Replayer:
         started = events[0]
         name = history.workflow or (started.workflow if isinstance(started, Started) else "")
         identity = ExecutionId(history.id or name, name, history.execution)
-        workflow = self._registry.workflow(name)
+        version = started.version if isinstance(started, Started) else ""
+        workflow = self._registry.find(name, version) or self._registry.workflow(name)
         if workflow.is_flow:
             _read_flow(cast("FlowWorkflow", workflow), events, where)
             return
