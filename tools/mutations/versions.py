@@ -7,7 +7,7 @@ from tools.mutations.mutant import Mutant, in_python, in_sql
 ORDER: Final = "tests/unit/core/test_versions.py"
 SCENARIOS: Final = "tests/scenarios/test_versions.py"
 BUILDS: Final = "tests/unit/client/test_builds.py"
-DAMAGED: Final = "tests/scenarios/test_verify.py"
+DAMAGED: Final = "tests/scenarios/test_verify.py::test_damage_of_a_row_is_found_and_named"
 RELEASES: Final = "tests/releases"
 POSTGRES_KIT: Final = "tests/conformance/test_postgres.py"
 
