@@ -21,12 +21,13 @@ from holdfast.client.views.instances import NEWEST
 from holdfast.flows.builder import NodeRef
 
 SECTIONS: Final[dict[str, tuple[str, ...]]] = {
-    "Definitions": ("workflow", "Workflow", "activity", "Activity", "StreamActivity", "Retry", "Flow"),
+    "Definitions": ("workflow", "Workflow", "activity", "Activity", "StreamActivity", "Retry", "Retention", "Flow"),
     "In workflow code": (
         "now",
         "random",
         "uuid4",
         "side_effect",
+        "patched",
         "info",
         "WorkflowInfo",
         "event",

@@ -40,10 +40,20 @@ if TYPE_CHECKING:
     from holdfast.authoring.handlers import Query, Update, on_query, on_update, updates_finished
     from holdfast.authoring.launcher import Launcher, LaunchTask
     from holdfast.authoring.log import log
+    from holdfast.authoring.retention import Retention
     from holdfast.authoring.state import set_status, state, wait_until
     from holdfast.authoring.workflow import WorkflowLike as Workflow
     from holdfast.authoring.workflow import workflow
-    from holdfast.authoring.workflow_api import WorkflowInfo, continue_as_new, info, now, random, side_effect, uuid4
+    from holdfast.authoring.workflow_api import (
+        WorkflowInfo,
+        continue_as_new,
+        info,
+        now,
+        patched,
+        random,
+        side_effect,
+        uuid4,
+    )
     from holdfast.client.client import Client, connect
     from holdfast.client.command_launcher import CommandLauncher
     from holdfast.client.engine import Engine
@@ -57,6 +67,8 @@ if TYPE_CHECKING:
         ActivityTimedOut,
         ClaimsExhausted,
         DeadlineExceeded,
+        DeleteRefused,
+        Failure,
         FilterError,
         FlowError,
         HoldfastError,
@@ -64,6 +76,8 @@ if TYPE_CHECKING:
         InstanceConflict,
         InstanceNotBlocked,
         InstanceNotFound,
+        InstanceNotPaused,
+        InstanceNotRunning,
         InvalidId,
         MailboxFull,
         PayloadError,
@@ -94,8 +108,10 @@ __all__ = [
     "Client",
     "CommandLauncher",
     "DeadlineExceeded",
+    "DeleteRefused",
     "Engine",
     "Event",
+    "Failure",
     "FilterError",
     "Flow",
     "FlowError",
@@ -105,6 +121,8 @@ __all__ = [
     "InstanceConflict",
     "InstanceNotBlocked",
     "InstanceNotFound",
+    "InstanceNotPaused",
+    "InstanceNotRunning",
     "InvalidId",
     "LaunchTask",
     "Launcher",
@@ -112,6 +130,7 @@ __all__ = [
     "PayloadError",
     "Query",
     "QueryFailed",
+    "Retention",
     "Retry",
     "StoreError",
     "StreamActivity",
@@ -144,6 +163,7 @@ __all__ = [
     "now",
     "on_query",
     "on_update",
+    "patched",
     "raise_event",
     "random",
     "set_status",
@@ -176,9 +196,19 @@ _NAMES = {
     "authoring.handlers": ("Query", "Update", "on_query", "on_update", "updates_finished"),
     "authoring.launcher": ("LaunchTask", "Launcher"),
     "authoring.log": ("log",),
+    "authoring.retention": ("Retention",),
     "authoring.state": ("set_status", "state", "wait_until"),
     "authoring.workflow": ("Workflow", "workflow"),
-    "authoring.workflow_api": ("WorkflowInfo", "continue_as_new", "info", "now", "random", "side_effect", "uuid4"),
+    "authoring.workflow_api": (
+        "WorkflowInfo",
+        "continue_as_new",
+        "info",
+        "now",
+        "patched",
+        "random",
+        "side_effect",
+        "uuid4",
+    ),
     "client.client": ("Client", "connect"),
     "client.command_launcher": ("CommandLauncher",),
     "client.engine": ("Engine",),
@@ -192,6 +222,8 @@ _NAMES = {
         "ActivityTimedOut",
         "ClaimsExhausted",
         "DeadlineExceeded",
+        "Failure",
+        "DeleteRefused",
         "FilterError",
         "FlowError",
         "HoldfastError",
@@ -199,6 +231,8 @@ _NAMES = {
         "InstanceConflict",
         "InstanceNotBlocked",
         "InstanceNotFound",
+        "InstanceNotPaused",
+        "InstanceNotRunning",
         "InvalidId",
         "MailboxFull",
         "PayloadError",

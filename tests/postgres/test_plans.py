@@ -37,9 +37,11 @@ OTHERS = {
     **dict.fromkeys(("list_instances", "queues", "worker_loads", "count_new_requests", "count_open_offers"), OF_PEOPLE),
     "count_instances": "up to a limit, for a filter without an index",
     **dict.fromkeys(("delete_closed_events", "delete_closed_offers", "delete_refused_events"), PRUNING),
-    **dict.fromkeys(("count_restored", "running_attempts"), OF_PEOPLE),
+    **dict.fromkeys(("count_restored", "open_numbers", "running_attempts"), OF_PEOPLE),
     "count_open": MEASURED,
     **dict.fromkeys(("count_versions", "count_blocked_by"), OF_PEOPLE),
+    "count_closed": "up to a limit, once at the start of a worker",
+    "store_size": "the catalogue of the tables",
     "open_offers": OFFERED,
     "read_inbox_of_owner": ONLY_ANALYSED,
 }
@@ -78,7 +80,7 @@ FILL: tuple[LiteralString, ...] = (
     """INSERT INTO {0}.inbox (number, execution, stamp_ms, event)
     SELECT number, 1, 0, '{{}}' FROM {0}.instances WHERE closed_at_ms IS NULL AND number BETWEEN %s AND %s""",
     """INSERT INTO {0}.timers (number, execution, timer, due_at_ms)
-    SELECT number, 1, 0, 0 FROM {0}.instances WHERE closed_at_ms IS NULL AND number BETWEEN %s AND %s""",
+    SELECT number, 1, 0, 0 FROM {0}.instances WHERE number BETWEEN %s AND %s""",
     "INSERT INTO {0}.commits (id, part, at_ms) SELECT n, 0, n FROM generate_series(%s::int, %s::int) AS n",
     "INSERT INTO {0}.payloads (number, reference, data) SELECT n, 'r', 'x' FROM generate_series(%s::int, %s::int) AS n",
     "INSERT INTO {0}.kept (number, key, value) SELECT n, '', 'x' FROM generate_series(%s::int, %s::int) AS n",

@@ -106,6 +106,9 @@ DAMAGE = [
     (Rule.DEADLINE_KEPT, "sleeping", "UPDATE instances SET deadline_at_ms = NULL WHERE number = ?1"),
     (Rule.DEADLINE_KEPT, "sleeping", "UPDATE instances SET expires_at_ms = deadline_at_ms - 1 WHERE number = ?1"),
     (Rule.DEADLINE_KEPT, "sleeping", "UPDATE instances SET deadline_at_ms = created_at_ms WHERE number = ?1"),
+    (Rule.PAUSE_HOLDS, "sleeping", "UPDATE instances SET paused_at_ms = 1 WHERE number = ?1"),
+    (Rule.PAUSE_HOLDS, "sleeping", "UPDATE instances SET paused_from = 'RUNNING' WHERE number = ?1"),
+    (Rule.PAUSE_HOLDS, "hanging", "UPDATE instances SET state = 'PAUSED', owner = NULL WHERE number = ?1"),
     (Rule.DEADLINE_KEPT, "hanging", "UPDATE instances SET expires_at_ms = 1 WHERE number = ?1"),
     (
         Rule.DEADLINE_KEPT,

@@ -269,8 +269,8 @@ RUNTIME: Final = (
         "commits are sent after the lease",
         "W7",
         "runtime/committer",
-        "if self._elapsed_ms() >= self._gate.fenced_at_ms:",
-        "if self._elapsed_ms() < 0:",
+        "if self._began_ms >= self._gate.fenced_at_ms:",
+        "if self._began_ms < 0:",
         LEASES,
     ),
     in_python(

@@ -161,7 +161,7 @@ STORE: Final = (
         "a failure opens no next attempt",
         "G13",
         "storage/relational/apply/attempts",
-        "insert_attempt(transaction, key.number, key.execution, retry.next)",
+        "insert_attempt(transaction, key.number, key.execution, withheld(retry.next) if is_withheld else retry.next)",
         "insert_attempt",
     ),
     in_python(

@@ -51,6 +51,8 @@ class Rule(StrEnum):
     """No timer fired before it was due."""
     DEADLINE_KEPT = "deadline-kept"
     """An open instance with a deadline expires then or after its grace, and no deadline took effect early."""
+    PAUSE_HOLDS = "pause-holds"
+    """The READY attempts of a PAUSED instance are withheld, and no others (R20, R21)."""
     OWNERS_KNOWN = "owners-known"
     """An owner is a registered worker."""
     CLAIMABLE_AGREES = "claimable-agrees"

@@ -19,6 +19,7 @@ from typing import (
     Any,
     Final,
     Generic,
+    Literal,
     NamedTuple,
     ParamSpec,
     Protocol,
@@ -273,6 +274,22 @@ def _checked_retry(retry: object) -> Retry:
     return retry or Retry()
 
 
+OnExhausted = Literal["fail", "pause"]
+"""What happens when the retries of an activity are used up."""
+
+
+def checked_on_exhausted(chosen: object) -> bool:
+    """Whether the instance is paused when the retries are used up (R26)."""
+    if chosen not in ("fail", "pause"):
+        raise InvalidOption(f"on_exhausted must be 'fail' or 'pause', not {chosen!r}")
+    return chosen == "pause"
+
+
+def _check_flags(**flags: bool) -> None:
+    for name, value in flags.items():
+        checked_bool(value, name)
+
+
 def _external_options(claim_timeout: Duration | None, *, is_external: bool) -> ExternalOptions | None:
     timeout_ms = checked_timeout_ms(claim_timeout, "claim_timeout", omitted="300 s")
     if timeout_ms is not None and not is_external:
@@ -380,6 +397,7 @@ def activity(
     external: bool = False,
     claim_timeout: Duration | None = None,
     max_claims: int = DEFAULT_LEG1_LIMIT,
+    on_exhausted: OnExhausted = "fail",
 ) -> ActivityDecorator: ...
 def activity(
     fn: Callable[..., Any] | None = None,
@@ -400,13 +418,13 @@ def activity(
     external: bool = False,
     claim_timeout: Duration | None = None,
     max_claims: int = DEFAULT_LEG1_LIMIT,
+    on_exhausted: OnExhausted = "fail",
 ) -> Any:
     """Mark a function as an activity.
 
-    `async def` runs on the engine's event loop, `def` in a thread, and with `process` in a process that ends with its
-    parent. The four time-outs: `start_to_close` bounds one attempt, `heartbeat` the time between two
-    `hf.heartbeat` calls, `schedule_to_start` the wait for a worker, `schedule_to_close` all attempts together.
-
+    `async def` runs on the engine's event loop, `def` in a thread, with `process` in a process that ends with its
+    parent. Time-outs: `start_to_close` bounds one attempt, `heartbeat` the time between two `hf.heartbeat` calls,
+    `schedule_to_start` the wait for a worker, `schedule_to_close` all attempts together.
     A generator delivers each value that it yields, and a yield counts as a heartbeat. With `resumable` an attempt
     continues where the one before ended (`hf.activity_info().delivered`); without, the workflow receives
     `hf.StreamRestarted`. `prepare` is called before each body: its value is ``hf.activity_info().prepared`` there.
@@ -414,11 +432,10 @@ def activity(
     With `external` the function has no body: it declares an activity that an executor outside of Holdfast claims, runs
     and reports, by rows (`activity_events`) or by ``holdfast activity``. `claim_timeout` (300 s) releases a claim that
     is silent before it runs; after `max_claims` claims the activity fails with `hf.ClaimsExhausted`. With the result
-    ``AsyncIterator[T]`` the executor sends values as responses.
+    ``AsyncIterator[T]`` the executor sends values as responses. With ``on_exhausted="pause"`` the instance is PAUSED
+    when the retries are used up: `Handle.resume` tries again.
     """
-    checked_bool(process, "process")
-    checked_bool(resumable, "resumable")
-    checked_bool(external, "external")
+    _check_flags(process=process, resumable=resumable, external=external)
     options = ActivityOptions(
         queue=checked_name(queue, "a queue"),
         retry=_checked_retry(retry).policy(),
@@ -431,14 +448,15 @@ def activity(
         prepares=prepare is not None,
         max_claims=checked_integer(max_claims, "max_claims", least=1, most=MAX_LEG1_ENTRIES),
         external=_external_options(claim_timeout, is_external=external),
+        pauses=checked_on_exhausted(on_exhausted),
     )
 
     def mark(function: Callable[..., Any]) -> Activity[Any, Any]:
         chosen = _options_of(function, options, process=process, resumable=resumable)
         kind = Activity[Any, Any] if chosen.stream is None else StreamActivity[Any, Any]
-        checked = checked_name(function.__name__ if name is None else name, "an activity")
-        prepared_by = checked_prepare(prepare, function, process=process)
-        return kind(function, checked, chosen, process=process, prepare=prepared_by)
+        called = checked_name(function.__name__ if name is None else name, "an activity")
+        before = checked_prepare(prepare, function, process=process)
+        return kind(function, called, chosen, process=process, prepare=before)
 
     return mark if fn is None else mark(fn)
 

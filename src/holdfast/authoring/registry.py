@@ -124,6 +124,9 @@ class Registry:
         self._errors = known_errors(
             [errors, *(sys.modules[name] for name in sorted(self._modules) if name in sys.modules)]
         )
+        for workflow in self.definitions:
+            for declared in workflow.declared_failures or ():
+                self._errors.setdefault(qualified_name(declared), declared)
 
     @cached_property
     def build(self) -> str:

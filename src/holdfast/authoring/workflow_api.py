@@ -1,4 +1,4 @@
-"""``hf.now``, ``random``, ``uuid4``, ``side_effect``, ``info``, ``continue_as_new``: the same in every replay."""
+"""Calls of workflow code that answer the same in every replay: ``hf.now``, ``random``, ``patched``, ``info``, ..."""
 
 import datetime as dt
 from collections.abc import Callable
@@ -6,6 +6,7 @@ from random import Random  # noqa: TID251 - only its type; the numbers come from
 from typing import Any, NamedTuple, NoReturn, TypeVar
 from uuid import UUID
 
+from holdfast.authoring.validation import checked_name
 from holdfast.core.versions import NEWEST
 from holdfast.errors import InvalidOption, NotInWorkflow
 from holdfast.payloads.encoding import decode, encode
@@ -22,7 +23,7 @@ class WorkflowInfo(NamedTuple):
     workflow: str
     execution: int
     history_length: int = 0
-    """Events in the history of this execution so far."""
+    """Events in the history of this execution so far, without those of `hf.patched`."""
     should_continue: bool = False
     """The history has become long (`@hf.workflow(continue_after=...)`): a good moment for `hf.continue_as_new`."""
     parent: str | None = None
@@ -59,6 +60,16 @@ def side_effect(compute: Callable[[], T], annotation: Any = Any) -> T:
         lambda data: decode(data, annotation),
     )
     return value
+
+
+def patched(name: str) -> bool:
+    """Whether this execution takes a changed part of the code: ``if hf.patched("check-stock"): await check_stock()``.
+
+    The first call of an execution with a name decides for all its calls. It is true unless the execution had passed
+    that point before the change was deployed, and a true answer is recorded in the history. Every change has a name of
+    its own. `holdfast patches` tells when the call, and the branch for false, can be removed (R14, R15).
+    """
+    return current("hf.patched").patched(checked_name(name, "a patch"))
 
 
 def info() -> WorkflowInfo:

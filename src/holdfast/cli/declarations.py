@@ -174,6 +174,22 @@ APP: Final = option(
     help="FILE.py or MODULE with the activities. May be repeated.",
 )
 
+APPLICATIONS: Final = Argument(
+    "applications",
+    "FILE.py or MODULE, one or more.",
+    metavar="APP...",
+    nargs=-1,
+    required=True,
+    shell_complete=files,
+)
+WORKFLOW: Final = option(
+    "--workflow",
+    "-w",
+    metavar="NAME",
+    shell_complete=candidates("workflows"),
+    help="Only instances of this workflow.",
+)
+
 QUEUE: Final = option(
     "--queue",
     "-q",

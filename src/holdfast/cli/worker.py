@@ -28,6 +28,7 @@ from holdfast.runtime.platform import Platform
 
 if TYPE_CHECKING:
     from holdfast.cli.metrics import ListenAddress
+    from holdfast.cli.otel import Providers
 
 logger = logging.getLogger("holdfast")
 
@@ -53,6 +54,7 @@ class WorkerRequest:
     payload_limit: int
     metrics: "ListenAddress | None"
     build: str
+    otel: "Providers | None"
 
 
 def worker(
@@ -66,13 +68,14 @@ def worker(
     same_host: bool = True,
     metrics: str | None = None,
     build: str | None = None,
+    otel: bool = False,
     payload_limit: int = PAYLOAD_LIMIT_BYTES,
     store: str | None = None,
 ) -> None:
     """Run workflows and activities that others start, until a signal ends the worker."""
     logging.basicConfig(level=logging.INFO, format=LOG_FORMAT)
     try:
-        with stopping_early() as early:
+        with stopping_early() as early, _otel(otel) as providers:
             modules = [load_module(source) for source in applications]
             registry = _registry(modules, applications)
             request = WorkerRequest(
@@ -90,6 +93,7 @@ def worker(
                 ),
                 None if metrics is None else _metrics_address(metrics),
                 checked_build(build) or registry.build,
+                providers,
             )
             early.keep()
             code = asyncio.run(_work(request, early))
@@ -130,6 +134,17 @@ def _metrics_address(option: str) -> "ListenAddress":
     return parse_address(option)
 
 
+@contextmanager
+def _otel(is_asked_for: bool) -> "Generator[Providers | None]":
+    if not is_asked_for:
+        yield None
+        return
+    from holdfast.cli.otel import providers  # noqa: PLC0415 - for one option
+
+    with providers() as found:
+        yield found
+
+
 async def _work(request: WorkerRequest, early: EarlySignals) -> int:
     signals = Signals(request.drain_seconds)
     serving = asyncio.create_task(_serve(request, signals))
@@ -162,6 +177,8 @@ async def _serve(request: WorkerRequest, signals: Signals) -> None:
             lease=request.lease_seconds,
             loop_timeout=request.loop_timeout_seconds,
             build=request.build,
+            tracing=None if request.otel is None else request.otel.tracer,
+            metrics=None if request.otel is None else request.otel.meter,
         )
         with _serving_metrics(request, client, running) as url:
             async with running:

@@ -15,6 +15,7 @@ import msgspec
 
 from holdfast.authoring.launcher import Launcher
 from holdfast.authoring.registry import Registry
+from holdfast.authoring.retention import Retention, checked_retention
 from holdfast.authoring.validation import (
     Duration,
     checked_integer,
@@ -301,6 +302,7 @@ def worker_options(
     payload_limit: int | None = None,
     launchers: Mapping[str, Launcher] | None = None,
     build: str | None = None,
+    retention: Retention | None = None,
 ) -> WorkerOptions:
     """The options of a worker, checked. Without `queues` it serves those of its registered activities.
 
@@ -316,6 +318,7 @@ def worker_options(
         payload_limit=None if payload_limit is None else payload_limit_of(payload_limit),
         launchers=checked_launchers(launchers),
         build=checked_build(build),
+        retention=checked_retention(retention),
     )
 
 

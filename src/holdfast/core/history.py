@@ -81,6 +81,8 @@ class Started(HistoryEventBase, frozen=True, tag="started"):
     """The largest payload in bytes that this execution may produce; 0 if an older release started it."""
     attributes: dict[str, StoredAttribute] | None = None
     """The attributes with which it begins: those of the start, or of the execution before this one (F2)."""
+    trace: str = ""
+    """The trace context of the start (`core.trace_context`); empty if it was not traced (M4)."""
 
 
 class ActivityCompleted(HistoryEventBase, frozen=True, tag="activity_completed"):
@@ -123,6 +125,8 @@ class EventReceived(HistoryEventBase, frozen=True, tag="event_received"):
     id: str = ""
     at_end: bool = False
     """It was in the inbox when the main function ended, and was applied before its tasks were cancelled (G14)."""
+    trace: str = ""
+    """The trace context of its sender."""
 
 
 class CancelRequested(HistoryEventBase, frozen=True, tag="cancel_requested"):
@@ -222,6 +226,8 @@ class UpdateAccepted(HistoryEventBase, frozen=True, tag="update_accepted"):
     input: Payload
     at_end: bool = False
     """As in `EventReceived`."""
+    trace: str = ""
+    """As in `EventReceived`."""
 
 
 # ---------------------------------------------------------------- commands
@@ -295,6 +301,20 @@ class SideEffectRecorded(HistoryEventBase, frozen=True, tag="side_effect_recorde
 
     def describe(self) -> str:
         return f"side effect number {self.number}"
+
+
+class PatchApplied(HistoryEventBase, frozen=True, tag="patch_applied"):
+    """The code reached ``hf.patched(name)`` for the first time in this execution, and takes the new branch (R14).
+
+    Replay does not compare it with what the code does: code without the call takes the new branch, too.
+    """
+
+    identity = ("name",)
+
+    name: str
+
+    def describe(self) -> str:
+        return f"the patch {self.name!r}"
 
 
 class ExecutionCompleted(HistoryEventBase, frozen=True, tag="workflow_completed"):
@@ -602,6 +622,7 @@ Command = (
     | TimerStarted
     | TimerCancelled
     | SideEffectRecorded
+    | PatchApplied
     | ExecutionCompleted
     | ExecutionFailed
     | EventAwaited

@@ -71,6 +71,8 @@ class ScheduledChild(NamedTuple):
     parent_close: ParentClose
     seed: int
     depth: int
+    trace: str = ""
+    """The trace context of the execution that starts it."""
 
 
 class CancelledChild(NamedTuple):
@@ -88,6 +90,8 @@ class SentEvent(NamedTuple):
     target: str
     name: str
     data: bytes
+    trace: str = ""
+    """The trace context of the sender."""
 
 
 class LogLine(NamedTuple):
@@ -177,6 +181,9 @@ class TurnOutput:
 class Run(Protocol):
     """One execution in memory, as its owner drives it. It does no I/O: its owner commits `take_output`."""
 
+    trace: str
+    """The trace context of the start, which the next execution gets; empty if it was not traced."""
+
     @property
     def identity(self) -> ExecutionId: ...
     @property
@@ -197,6 +204,11 @@ class Run(Protocol):
     @property
     def seed(self) -> int:
         """The seed of the random numbers and ids of this execution; no other execution has it."""
+        ...
+
+    @property
+    def began_at_ms(self) -> int:
+        """The time of the start of this execution."""
         ...
 
     @property

@@ -69,13 +69,13 @@ from holdfast.flows.node_actions import (
     stop_node,
 )
 from holdfast.flows.workflow import read_input
-from holdfast.payloads.failures import Failure, Resolver, failure_of, qualified_name
+from holdfast.payloads.failures import RecordedFailure, Resolver, failure_of, qualified_name
 from holdfast.payloads.limits import PayloadLimit
 
 MOST_ROUNDS_AT_ONCE: Final = 1_000
 """Rounds of cycles in one turn: a cycle that waits for nothing would never end."""
 _encode: Final = msgspec.json.Encoder().encode
-_decode: Final = msgspec.json.Decoder(Failure).decode
+_decode: Final = msgspec.json.Decoder(RecordedFailure).decode
 
 ANYTHING: Final = "Exception"
 """Catches every error of an activity, also one whose type is not known here."""
@@ -130,6 +130,7 @@ class FlowRun:
         "_unclear_edges",
         "_unclear_nodes",
         "_watch",
+        "began_at_ms",
         "depth",
         "flow",
         "identity",
@@ -143,6 +144,7 @@ class FlowRun:
         "scheduler",
         "seed",
         "state",
+        "trace",
         "values",
         "version",
     )
@@ -175,6 +177,8 @@ class FlowRun:
         self.parent = ""
         self.depth = 0
         self.seed = 0
+        self.trace = ""
+        self.began_at_ms = 0
         self.now_ms = 0
         self.output = TurnOutput()
         """The output of this turn."""
@@ -494,6 +498,8 @@ class FlowRun:
         self.seed = event.seed
         self.parent = event.parent
         self.depth = event.depth
+        self.trace = event.trace
+        self.began_at_ms = event.time_ms
         self.values.set_input(read_input(self.flow.definition, bytes(self.data_of(event.input))))
 
     def _started(self, event: ev.Started, _: NodePlace | None) -> None:

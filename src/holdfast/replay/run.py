@@ -11,7 +11,7 @@ import asyncio
 import logging
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import Random  # noqa: TID251 - seeded from the history: the same numbers in every replay
 from typing import Any, Final, NoReturn, Protocol
 
@@ -42,6 +42,7 @@ from holdfast.replay.loop.tasks import Evicted
 from holdfast.replay.queries import QueryHandlers
 from holdfast.replay.state import AttributeValues, WorkflowState
 from holdfast.replay.streams import Streams
+from holdfast.replay.undeclared import is_declared, undeclared
 from holdfast.replay.updates import Updates
 
 _encode: Final = msgspec.json.Encoder().encode
@@ -62,6 +63,8 @@ class WorkflowCode(Protocol):
     def signature(self) -> Signature: ...
     @property
     def continue_after(self) -> int: ...
+    @property
+    def declared_failures(self) -> tuple[type[Exception], ...] | None: ...
 
 
 class WorkflowRun:
@@ -83,6 +86,7 @@ class WorkflowRun:
         "_main",
         "_new_deadline",
         "_next_side_effect",
+        "_patches",
         "_queries",
         "_random",
         "_side_effects",
@@ -90,6 +94,7 @@ class WorkflowRun:
         "_streams",
         "_updates",
         "activities",
+        "began_at_ms",
         "context",
         "depth",
         "identity",
@@ -97,6 +102,7 @@ class WorkflowRun:
         "is_end_deferred",
         "parent",
         "seed",
+        "trace",
         "version",
     )
 
@@ -120,6 +126,8 @@ class WorkflowRun:
         self.parent = ""
         self.depth = 0
         self.seed = 0
+        self.trace = ""
+        self.began_at_ms = 0
         self._code = code
         self._new_deadline = new_deadline
         self._main: asyncio.Task[Any] | None = None
@@ -128,6 +136,8 @@ class WorkflowRun:
         self._next_side_effect = 0
         self._side_effects: dict[int, Payload] = {}
         """In a replay: the recorded values by number."""
+        self._patches: dict[str, bool] | None = None
+        """The decisions of `patched` by name: those of this execution, and in a replay those of its history."""
         self._cancel_reason: str | None = None
         self._is_overdue = False
         self._ignores_constraints = False
@@ -294,6 +304,15 @@ class WorkflowRun:
         self._length += len(output.events)
         return output
 
+    def assume_patched(self, names: Iterable[str]) -> None:
+        """Replay as code without these calls of `patched` does, whose new branches are all that is left (R15)."""
+        self._patches = dict.fromkeys(names, True)
+
+    @property
+    def patches(self) -> Mapping[str, bool]:
+        """What `patched` has returned, and is bound to return, for each name (R14)."""
+        return self._patches or {}
+
     def replay(self, history: Iterable[HistoryEvent]) -> None:
         """Rebuild the run from its history, and compare the commands of the code with the recorded ones (G12)."""
         context = self.context
@@ -302,6 +321,8 @@ class WorkflowRun:
         self._side_effects = {
             event.number: event.value for event in recorded if isinstance(event, ev.SideEffectRecorded)
         }
+        if patches := {event.name: True for event in recorded if type(event) is ev.PatchApplied}:
+            self._patches = (self._patches or {}) | patches
         context.replaying = True
         deferring = _inputs_before_the_end(recorded)
         produced: deque[HistoryEvent] = deque()
@@ -318,6 +339,8 @@ class WorkflowRun:
                     produced.extend(self.take_output().events)
                 elif isinstance(event, ev.FROM_OUTSIDE):
                     continue  # no input: the code never receives it
+                elif type(event) is ev.PatchApplied:
+                    continue  # a decision, and no step: the code may not ask for it any more (R14)
                 elif not produced or not event.is_same_step(produced[0]):
                     raise _mismatch(position, recorded=event, produced=produced[0] if produced else None)
                 else:
@@ -382,6 +405,23 @@ class WorkflowRun:
         context.output.events.append(ev.SideEffectRecorded(number=number, value=recorded))
         return decode(context.data_of(recorded))
 
+    def patched(self, name: str) -> bool:
+        """Whether the code takes the new branch. The first call of an execution decides, and a live one records (R14).
+
+        The event does not count in `length`, which is then the same in replays of code without the call.
+        """
+        patches = self._patches
+        if patches is None:
+            patches = self._patches = {}
+        decision = patches.get(name)
+        if decision is None:
+            context = self.context
+            decision = patches[name] = not context.replaying
+            if decision:
+                context.output.events.append(ev.PatchApplied(name=name))
+                self._length -= 1
+        return decision
+
     def continue_as_new(self, args: tuple[Any, ...], kwargs: dict[str, Any], *, on_newest: bool) -> NoReturn:
         """End this execution and request the next one, with these arguments (G4)."""
         self.context.loop.check_evicted()
@@ -443,6 +483,8 @@ class WorkflowRun:
         self.seed = started.seed
         self.parent = started.parent
         self.depth = started.depth
+        self.trace = started.trace
+        self.began_at_ms = started.time_ms
         if started.kept:
             self.state.restore(started.kept)
         if started.attributes:
@@ -518,6 +560,9 @@ class WorkflowRun:
             else:
                 self._end(ev.ExecutionCompleted(result=Payload(msgspec.Raw(data))))
                 return
+        declared = self._code.declared_failures
+        if declared is not None and not context.replaying and not is_declared(error, declared):
+            raise undeclared(self._code.name, error)
         self._fail(error)
 
     def _fail(self, error: BaseException) -> None:

@@ -29,6 +29,7 @@ from holdfast.payloads.limits import PayloadLimit
 from holdfast.replay.run import current_run
 from holdfast.runtime.claimants import Claimants
 from holdfast.runtime.importing import refuse_while_importing
+from holdfast.runtime.observing import Untraced
 from holdfast.runtime.platform import Platform
 from holdfast.runtime.signals import ChangeSignal, ResultWaiters, trouble_of
 from holdfast.storage.contract import Notifier, OpenableStore
@@ -36,7 +37,7 @@ from holdfast.storage.records import AttemptKey, InstanceId, InstanceNumber
 from holdfast.storage.wakeups import Wakeup, Wakeups
 
 if TYPE_CHECKING:
-    from holdfast.runtime.observing import CommitObserver
+    from holdfast.runtime.observing import CommitObserver, Spans
 
 
 class LocalWorker(Protocol):
@@ -111,7 +112,8 @@ class StoreSession:
         self.worker: LocalWorker | None = None
         """Set while a worker runs in this process."""
         self.observer: CommitObserver | None = None
-        """Receives what this process commits, for metrics (M1)."""
+        """Receives what this process commits, for metrics (M1) and spans (M4)."""
+        self.spans: Spans = Untraced()
         self.is_closed = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._generation = generation()

@@ -19,7 +19,7 @@ from holdfast.authoring.registry import Registry
 from holdfast.background import BackgroundTask, Duty
 from holdfast.core.deadlines import MILLISECONDS
 from holdfast.core.leases import WorkerKey
-from holdfast.errors import StoreReplaced
+from holdfast.errors import StoreReplaced, UsageError
 from holdfast.runtime.attempts.launchers import Launches
 from holdfast.runtime.attempts.runner import AttemptRunner
 from holdfast.runtime.attempts.slots import ActivitySlots
@@ -31,6 +31,7 @@ from holdfast.runtime.duties.expiry import Expiry
 from holdfast.runtime.duties.lost_workers import LostWorkers
 from holdfast.runtime.duties.maintenance import Maintenance
 from holdfast.runtime.duties.reconciler import Reconciler
+from holdfast.runtime.duties.retention import RetentionDuty
 from holdfast.runtime.queries import QueryService
 from holdfast.runtime.run_factory import RunFactory
 from holdfast.runtime.session import StoreSession
@@ -40,6 +41,7 @@ from holdfast.runtime.turns.owned_instances import OwnedInstances
 from holdfast.runtime.turns.turn_taker import TurnTaker
 from holdfast.runtime.worker_context import WorkerContext, WorkerOptions
 from holdfast.runtime.worker_lease import BEATS_PER_LEASE, WorkerLease
+from holdfast.storage.contract import PAUSE
 from holdfast.storage.members.workers import Registration
 from holdfast.storage.records import AttemptKey, InstanceNumber
 from holdfast.storage.versions import encode_versions
@@ -48,6 +50,15 @@ from holdfast.storage.wakeups import Wakeup
 logger = logging.getLogger("holdfast")
 
 DEFAULT_CACHE_SIZE: Final = 1_000
+
+
+def check_options(context: WorkerContext) -> None:
+    """Refuse options of activities that the store does not support."""
+    if PAUSE in getattr(context.session.store, "capabilities", ()):
+        return
+    for activity in context.registry.activities.values():
+        if activity.options.pauses:
+            raise UsageError(f'{activity.name}: on_exhausted="pause" needs a store that pauses instances')
 
 
 class WorkerRuntime:
@@ -86,6 +97,7 @@ class WorkerRuntime:
         self._make_duties(context)
 
     def _make_duties(self, context: WorkerContext) -> None:
+        check_options(context)
         options = self._options
         self.contract_rows = ContractRows(context)
         self.launches = Launches(context, options.launchers)
@@ -113,6 +125,7 @@ class WorkerRuntime:
             self._claiming,
             self._launching,
             BackgroundTask(Duty.MAINTENANCE, self.maintenance.run),
+            BackgroundTask(Duty.RETENTION, RetentionDuty(context, options.retention).run),
             BackgroundTask(Duty.RECONCILER, self.reconciler.run),
             BackgroundTask(Duty.QUERIES, self.query_service.run),
             BackgroundTask(Duty.CONTRACT_ROWS, self.contract_rows.run),

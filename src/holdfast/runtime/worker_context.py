@@ -4,6 +4,7 @@ import msgspec
 
 from holdfast.authoring.launcher import Launcher
 from holdfast.authoring.registry import Registry
+from holdfast.authoring.retention import Retention
 from holdfast.payloads.limits import PayloadLimit
 from holdfast.runtime.committer import Committer
 from holdfast.runtime.session import StoreSession
@@ -27,6 +28,8 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The launchers of external activities, by queue."""
     build: str = ""
     """The name of the build of the code; empty: the hash of the registered code."""
+    retention: Retention | None = None
+    """How long instances of workflows without a retention of their own are kept (R30)."""
 
 
 class WorkerContext(msgspec.Struct, frozen=True):

@@ -40,6 +40,7 @@ from holdfast.storage.members.workers import Registration
 from holdfast.storage.records import (
     AttemptKey,
     AttemptRecord,
+    BlockedInstance,
     CommitId,
     DeadlineRecord,
     HistoryRow,
@@ -71,6 +72,7 @@ from holdfast.storage.wakeups import Heard, Notify, Wakeups, ignore_wakeups
 
 if TYPE_CHECKING:  # imported by the first search
     from holdfast.core.filters import Filter
+    from holdfast.core.retention import FamilyMember
     from holdfast.storage.search import FoundInstance, SearchQuery
 
 
@@ -463,6 +465,9 @@ def searchable(store: Store) -> SearchStore | None:
     return cast("SearchStore", store) if SEARCH in getattr(store, "capabilities", ()) else None
 
 
+PAUSE: Final = "pause"
+"""The capability of a store that pauses instances (R20): it applies `Pause` and `Resume`, and pauses an instance by an
+`OpenNextAttempt` whose retries are used up."""
 RESTORE: Final = "restore"
 """The capability of a store that can be made fit for use after a backup was restored (R2): it implements
 `RestorableStore` and applies the members of `members.restoring`."""
@@ -481,6 +486,41 @@ class RestorableStore(OpenableStore, Protocol):
     async def count_restored(self) -> RestoreCounts:
         """The rows that the members of a restore change."""
         ...
+
+
+RETENTION: Final = "retention"
+"""The capability of a store that can delete instances (R30-R36): it implements `RetentionStore` and applies the members
+of `members.retention`. It has the capability `SEARCH`, too."""
+
+
+class RetentionStore(SearchStore, Protocol):
+    """A store with the capability `RETENTION`."""
+
+    async def read_families(self, roots: Sequence[InstanceNumber]) -> "list[FamilyMember]":
+        """The members of families, in the order of their numbers. Roots that do not exist have none."""
+        ...
+
+    async def continued_instances(self, *, after: InstanceNumber, limit: int) -> list[tuple[InstanceNumber, str]]:
+        """Open instances behind a number that have executions before the current one, each with its workflow."""
+        ...
+
+    async def has_closed(self, count: int) -> bool:
+        """Whether at least so many instances have ended. Cheap for a store with few instances."""
+        ...
+
+    async def size_bytes(self) -> int:
+        """How much of the disk the store takes, about."""
+        ...
+
+    async def give_back(self, limit_bytes: int) -> int:
+        """Return a piece of the space of deleted rows to the file system, without delaying commits for long. Returns
+        the bytes; 0 if there is none, or if the store only uses the space again."""
+        ...
+
+
+def deletable(store: Store) -> RetentionStore | None:
+    """The store itself, if it can delete instances."""
+    return cast("RetentionStore", store) if RETENTION in getattr(store, "capabilities", ()) else None
 
 
 COUNTS: Final = "counts"
@@ -508,6 +548,22 @@ def counting(store: Store) -> CountingStore:
     if COUNTS not in getattr(store, "capabilities", ()):
         raise UsageError(f"{type(store).__name__} does not count its open instances")
     return cast("CountingStore", store)
+
+
+CODE_CHECKS: Final = "code_checks"
+"""The capability of a store whose open instances are listed for checks of code: it implements `CheckableStore`."""
+
+
+class CheckableStore(OpenableStore, Protocol):
+    """A store with the capability `CODE_CHECKS`."""
+
+    async def open_numbers(self, *, after: int, limit: int) -> list[InstanceNumber]:
+        """The next `limit` open instances behind a number, in the order of their numbers (R16)."""
+        ...
+
+    async def blocked_instances(self, *, after: int, limit: int) -> list[BlockedInstance]:
+        """The next `limit` BLOCKED instances behind a number, in the order of their numbers (R17)."""
+        ...
 
 
 class OpenContractStore(OpenableStore, Protocol):

@@ -34,10 +34,7 @@ class Replayer:
         self._registry = Registry(modules, workflows, (), flows)
 
     def replay(self, history: str | Path) -> None:
-        """Replay one history, given as JSON or as a path. Raises `HistoryMismatch` with the first difference.
-
-        The version that wrote the history replays it, or the newest one if that version is not among the workflows.
-        """
+        """Replay one history, given as JSON or as a path. Raises `HistoryMismatch` with the first difference."""
         is_text = isinstance(history, str) and history.lstrip()[:1] in ("{", "[")
         if is_text:
             self._replay(str(history), "")
@@ -70,7 +67,7 @@ class Replayer:
         started = events[0]
         name = history.workflow or (started.workflow if isinstance(started, Started) else "")
         identity = ExecutionId(history.id or name, name, history.execution)
-        version = started.version if isinstance(started, Started) else ""
+        version = started.version if isinstance(started, Started) else None
         workflow = self._registry.find(name, version) or self._registry.workflow(name)
         if workflow.is_flow:
             _read_flow(cast("FlowWorkflow", workflow), events, where)

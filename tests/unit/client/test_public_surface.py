@@ -8,7 +8,9 @@ import pytest
 import holdfast as hf
 from holdfast import errors
 
-CLIENT = {"builds", "close", "count", "get", "list", "queues", "restored", "run", "start", "workers"}
+CLIENT = {
+    *("builds", "close", "count", "delete", "get", "list", "prune", "queues", "restored", "run", "start", "workers"),
+}
 ENGINE = CLIENT | {"abandoned_threads", "open"}
 WORKER = {"drain", "key", "run", "running", "stop", "wait"}
 HANDLE = {
@@ -25,6 +27,8 @@ HANDLE = {
     "raise_event",
     "release",
     "result",
+    "pause",
+    "resume",
     "retry_blocked",
     "state",
     "terminate",
@@ -51,6 +55,8 @@ CAUGHT = {
     "ActivityTimedOut",
     "ClaimsExhausted",
     "DeadlineExceeded",
+    "Failure",
+    "DeleteRefused",
     "FilterError",
     "FlowError",
     "HoldfastError",
@@ -58,6 +64,8 @@ CAUGHT = {
     "InstanceConflict",
     "InstanceNotBlocked",
     "InstanceNotFound",
+    "InstanceNotPaused",
+    "InstanceNotRunning",
     "InvalidId",
     "MailboxFull",
     "PayloadError",

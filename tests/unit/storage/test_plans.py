@@ -18,7 +18,7 @@ PLANS = {
     "supersede_instance": "INTEGER PRIMARY KEY (rowid=?)",
     "terminate_instance": "INTEGER PRIMARY KEY (rowid=?)",
     "read_payload": "(number=? AND reference=?)",
-    "next_ready": "COVERING INDEX attempts_ready (queue=? AND available_at_ms>?)",
+    "next_ready": "COVERING INDEX attempts_ready (queue=? AND available_at_ms>? AND available_at_ms<?)",
     "waiting_queues": "COVERING INDEX attempts_ready (queue=? AND available_at_ms<?)",
     "ready_attempts": "INDEX attempts_ready (queue=? AND available_at_ms<?)",
     "next_expiry": "COVERING INDEX attempts_expiring (expires_at_ms>?)",

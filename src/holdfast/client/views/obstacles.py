@@ -7,7 +7,7 @@ is live while its lease runs, and it registers its queues, workflows and activit
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from holdfast.client.views.instances import Description, is_external
+from holdfast.client.views.instances import Description, is_external, moment
 from holdfast.client.views.overview import may_run, registered_names, registered_versions
 from holdfast.core.leases import WorkerKey, WorkerState
 from holdfast.core.lifecycle import AttemptState, InstanceState
@@ -19,7 +19,6 @@ MOST_NAMES: Final = 10
 """Names that one sentence lists."""
 MOST_WAITS: Final = 5
 """Open steps that one sentence lists."""
-_NEEDS_NO_WORKER: Final = (InstanceState.BLOCKED, InstanceState.PAUSED)
 _WITH_A_WORKER: Final = (
     AttemptState.QUEUED,
     AttemptState.PREPARING,
@@ -33,9 +32,19 @@ Overdue = Mapping[WorkerKey, int]
 
 async def read_obstacles(store: Store, record: InstanceRecord, attempts: Sequence[AttemptRecord]) -> list[str]:
     """The obstacles of an open instance, a sentence each; empty if live workers can take all its work."""
-    if record.closed_at_ms is not None or record.state in _NEEDS_NO_WORKER:
+    if record.state is InstanceState.PAUSED:
+        return [pause_sentence(record)]
+    if record.closed_at_ms is not None or record.state is InstanceState.BLOCKED:
         return []
     return await _obstacles(store, record, attempts)
+
+
+def pause_sentence(record: InstanceRecord) -> str:
+    """Since when and why an instance is PAUSED, and what ends that."""
+    since = moment(record.paused_at_ms)
+    shown = "paused" if since is None else f"paused since {since:%Y-%m-%d %H:%M:%S} UTC"
+    why = f": {record.pause_reason}" if record.pause_reason else ""
+    return f"{shown}{why}; holdfast resume {record.id}"
 
 
 async def read_unanswered_reasons(store: Store, instance_id: InstanceId) -> list[str]:
@@ -45,7 +54,8 @@ async def read_unanswered_reasons(store: Store, instance_id: InstanceId) -> list
         return []
     is_open = record.closed_at_ms is None
     attempts = await store.read_attempts(record.number, record.execution) if is_open else []
-    return await _obstacles(store, record, attempts)
+    paused = [pause_sentence(record)] if record.state is InstanceState.PAUSED else []
+    return paused + await _obstacles(store, record, attempts)
 
 
 async def _obstacles(store: Store, record: InstanceRecord, attempts: Sequence[AttemptRecord]) -> list[str]:

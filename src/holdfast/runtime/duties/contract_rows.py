@@ -20,7 +20,7 @@ from holdfast.core.checks import parse_enum
 from holdfast.core.deadlines import LONGEST_SECONDS
 from holdfast.core.history import CancelRequested, EventReceived, Payload, Started
 from holdfast.errors import HoldfastError, StoreError, UsageError
-from holdfast.payloads.failures import Failure
+from holdfast.payloads.failures import RecordedFailure
 from holdfast.payloads.limits import MESSAGE_LIMIT_CHARACTERS, shorten
 from holdfast.payloads.signature import input_hash
 from holdfast.payloads.untrusted import check_untrusted
@@ -395,7 +395,7 @@ class ContractRows:
             session.offered(outcome.offered)
 
 
-def failure_of_report(error: bytes | None) -> Failure:
+def failure_of_report(error: bytes | None) -> RecordedFailure:
     """The failure that FAILED reports. A text that is not the documented object is the message."""
     text = "" if error is None else error.decode(errors="replace")
     try:
@@ -404,7 +404,7 @@ def failure_of_report(error: bytes | None) -> Failure:
         reported = ReportedError(message=text)
     if not reported.message and not reported.type:
         reported = ReportedError(message=text, retryable=reported.retryable)
-    return Failure(
+    return RecordedFailure(
         type=shorten(reported.type or DEFAULT_ERROR_TYPE, LONGEST_REFUSAL),
         message=shorten(reported.message or "the executor reported a failure", MESSAGE_LIMIT_CHARACTERS),
         retryable=reported.retryable,

@@ -81,6 +81,7 @@ def _new_child(live: LiveInstance, scheduled: ScheduledChild) -> NewChild:
         input=Payload(msgspec.Raw(scheduled.input)),
         parent=live.id,
         depth=scheduled.depth,
+        trace=scheduled.trace,
     )
     return NewChild(
         child=scheduled.child,
@@ -111,6 +112,7 @@ def next_execution(live: LiveInstance, asked: ContinuedAsNew, payloads: list[Lar
         depth=live.run.depth,
         kept={key: msgspec.Raw(value) for key, value in live.run.state_values.items()} or None,
         attributes=dict(live.run.attributes) or None,
+        trace=live.run.trace,
     )
     kept: list[LargePayload] = []
     stored = encode_event(offload(started, kept))
@@ -332,10 +334,10 @@ def _change_timers(live: LiveInstance, started: dict[int, int], ended: Sequence[
 
 def _messages(live: LiveInstance, sent: Iterable[SentEvent]) -> Iterator[Deliver]:
     """Events for other instances. Their ids are the same in every attempt of a turn, and differ between executions."""
-    for number, target, name, data in sent:
+    for number, target, name, data, trace in sent:
         yield Deliver(
             id=InstanceId(target),
-            event=EventReceived(time_ms=live.stamp_ms, name=name, value=Payload(msgspec.Raw(data))),
+            event=EventReceived(time_ms=live.stamp_ms, name=name, value=Payload(msgspec.Raw(data)), trace=trace),
             message_id=f"{live.run.seed:x}/{number}",
         )
 

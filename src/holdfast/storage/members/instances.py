@@ -142,6 +142,35 @@ class RetryBlocked(CommitMember, frozen=True):
         return False
 
 
+class Pause(CommitMember, frozen=True):
+    """Pause an instance that has not ended, whichever worker owns it (R20). Its state is the only guard."""
+
+    id: InstanceId
+    number: InstanceNumber | None = None
+    """Which instance of the id; by default the newest."""
+    reason: str = ""
+
+    @property
+    def needs_lease(self) -> bool:
+        return False
+
+
+class Resume(CommitMember, frozen=True):
+    """Let a PAUSED instance continue (R22). Its state is the only guard."""
+
+    id: InstanceId
+    number: InstanceNumber | None = None
+    """Which instance of the id; by default the newest."""
+    extend_ms: int = 0
+    """Move its deadline by so much (R25)."""
+    fail: bool = False
+    """Let the failures through of activities whose retries are used up, instead of trying them again (R27)."""
+
+    @property
+    def needs_lease(self) -> bool:
+        return False
+
+
 class SetAttributes(CommitMember, frozen=True):
     """Set and delete attributes for a client, and put the change into the inbox of an open instance (F10).
 

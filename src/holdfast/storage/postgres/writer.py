@@ -279,12 +279,16 @@ class PostgresWriter:
             (sql.find_commit, commit_id),
             (sql.insert_commit, commit_id, part, self._clock.now_ms()),
         ]
-        relatives = named.ids or named.ending or named.lost
+        relatives = named.ids or named.ending or named.lost or (named.families and named.numbers)
         if relatives:
             asked.append((sql.numbers_of_ids, list(named.ids)))
             asked.append((sql.parents_of, list(named.ending)))
             asked.append((sql.open_children_of, list(named.ending), MOST_RELATIVES))
             asked.extend((sql.numbers_of_owner, key, limit) for key, limit in named.lost.items())
+            if named.families:
+                asked.append((sql.numbers_of_families, sorted(named.families)))
+        elif named.families:
+            asked.append((sql.lock_families, sorted(named.families)))
         elif named.numbers:
             asked.append((sql.lock_instances, sorted(named.numbers)))
         _, _, [(server_ms, mark_ms)], found, [(inserted,)], *rest = run_pipelined(connection, *asked)

@@ -13,6 +13,7 @@ from holdfast.storage.members.outcomes import PendingQueries
 from holdfast.storage.records import (
     AttemptKey,
     AttemptRecord,
+    BlockedInstance,
     DeadlineRecord,
     HistoryRow,
     InboxRow,
@@ -34,6 +35,7 @@ from holdfast.storage.records import (
 )
 from holdfast.storage.relational.rows import (
     attempt_of,
+    blocked_of,
     instance_of,
     owned_rows_of,
     relatives_of,
@@ -270,6 +272,12 @@ class RelationalReads(ABC):
             OpenCount(workflow=workflow, state=state_of(InstanceState, state), instances=instances)
             for workflow, state, instances in rows
         ]
+
+    async def open_numbers(self, *, after: int, limit: int) -> list[InstanceNumber]:
+        return [InstanceNumber(number) for (number,) in await self._read(self.sql.open_numbers, after, limit)]
+
+    async def blocked_instances(self, *, after: int, limit: int) -> list[BlockedInstance]:
+        return [blocked_of(row) for row in await self._read(self.sql.blocked_instances, after, limit)]
 
     async def count_versions(self, limit: int) -> list[VersionCount]:
         rows = await self._read(self.sql.count_versions, limit)

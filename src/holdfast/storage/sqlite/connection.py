@@ -176,6 +176,7 @@ def _connect(path: Path, flags: int) -> SqliteConnection:
 
 
 def _configure(connection: SqliteConnection, durability: str) -> None:
+    connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # of a new file; others keep their mode until a VACUUM
     mode = connection.execute("PRAGMA journal_mode = WAL").fetchall()[0][0]
     if mode != "wal":
         raise StoreError(f"the file system does not support SQLite's WAL mode (it chose {mode!r})")

@@ -91,7 +91,9 @@ def _is_likely(member: Member) -> bool:
             return isinstance(member.action, Start) and _is_likely(member.action)
         case Deliver():
             return isinstance(member.event, EventReceived)
-        case Completion() | OpenNextAttempt() | Release() | HeartbeatAttempt() | RunPrepared() | Watch():
+        case OpenNextAttempt():
+            return member.exhausted is None
+        case Completion() | Release() | HeartbeatAttempt() | RunPrepared() | Watch():
             return True
         case _:  # a member that is not listed waits for each answer, which is always correct
             return False
@@ -163,6 +165,11 @@ class OptimisticTransaction:
         number = self._numbers.take(self._fetch_numbers, self.now_ms)
         self._queued.append(BatchedStatement(self.sql.start_numbered, (number, *bindings), one=True))
         return number
+
+    def delete_instances(self, numbers: Sequence[int]) -> None:
+        """Never called: no member that deletes instances is eligible."""
+        del numbers
+        raise NeedsConnection
 
     def fetch(self, statement: str, *bindings: Any) -> list[Row]:
         """Send the queue, and run a statement that returns rows."""
