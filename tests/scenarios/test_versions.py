@@ -12,7 +12,9 @@ from tests.support.inside import try_blocked, worker_of
 import holdfast as hf
 from holdfast.audit.auditor import audit
 from holdfast.core.history import Started
-from holdfast.errors import DuplicateName, InvalidId, InvalidOption, UnknownWorkflow
+from holdfast.errors import DuplicateName, HistoryMismatch, InvalidId, InvalidOption, UnknownWorkflow
+from holdfast.runtime.platform import SystemClockAndIds
+from holdfast.testing.replayer import Replayer
 
 NOT_YET = 0.3
 """How long a worker without the code is watched. A worker that could take the work takes it in milliseconds."""
@@ -29,6 +31,9 @@ def version(name: str, workflow: str = "checkout") -> hf.Workflow[..., Any]:
     return hf.workflow(name=workflow, version=name)(body)
 
 
+CLOCK = SystemClockAndIds()
+LATER_MS = 1_500
+"""Long enough for a worker to accept a request and to stop."""
 ONE, TWO, TEN, PLAIN, BETA = (version(name) for name in ("1", "2", "10", "", "beta"))
 
 
@@ -159,6 +164,22 @@ def test_R5_a_request_takes_the_highest_version(tmp_path: Path) -> None:
         by_rows = ByRows(path)
         async with engine_of(path, ONE, TWO, BETA) as engine:
             assert await by_rows.ask("checkout", input="[7]", instance_id="a") == ("ACCEPTED", None)
+            await until(lambda: chosen(path) == {"a": "2"})
+            assert await ended(engine, "a") == ["2", "2", "2", 7]
+        sound(path)
+
+    together(scenario())
+
+
+def test_R6_the_worker_that_accepts_a_request_does_not_choose_its_version(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        path = tmp_path / "it.db"
+        by_rows = ByRows(path)
+        async with engine_of(path, ONE):
+            later_ms = CLOCK.now_ms() + LATER_MS
+            await by_rows.ask("checkout", input="[7]", instance_id="a", start_at_ms=later_ms)
+            assert chosen(path) == {"a": None}
+        async with engine_of(path, ONE, TWO) as engine:
             await until(lambda: chosen(path) == {"a": "2"})
             assert await ended(engine, "a") == ["2", "2", "2", 7]
         sound(path)
@@ -328,6 +349,21 @@ def test_R4_a_version_is_registered_once_and_none_has_the_reserved_name() -> Non
     assert registry.workflow("checkout", "") is PLAIN
     with pytest.raises(UnknownWorkflow, match="'checkout' with version 3 is not registered here; known: no version, "):
         registry.workflow("checkout", "3")
+
+
+def test_R6_a_history_is_replayed_by_the_version_that_wrote_it(tmp_path: Path) -> None:
+    async def scenario() -> list[str]:
+        async with engine_of(tmp_path / "it.db", edited("1", fits=True)) as engine:
+            handle = await engine.start("edited", id="a")
+            await handle.raise_event("go", 1)
+            assert await handle.result() == "1"
+            return [await handle.export_history()]
+
+    [exported] = together(scenario())
+    Replayer(workflows=[edited("1", fits=True), edited("2", fits=False)]).replay(exported)
+    with pytest.raises(HistoryMismatch):
+        Replayer(workflows=[edited("1", fits=False), edited("2", fits=True)]).replay(exported)
+    Replayer(workflows=[edited("2", fits=True)]).replay(exported)  # does it fit another version?
 
 
 def test_R8_an_engine_says_once_that_it_lacks_a_version(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

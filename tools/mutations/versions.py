@@ -7,7 +7,7 @@ from tools.mutations.mutant import Mutant, in_python, in_sql
 ORDER: Final = "tests/unit/core/test_versions.py"
 SCENARIOS: Final = "tests/scenarios/test_versions.py"
 BUILDS: Final = "tests/unit/client/test_builds.py"
-DAMAGED: Final = "tests/scenarios/test_verify.py"
+DAMAGED: Final = "tests/scenarios/test_verify.py::test_damage_of_a_row_is_found_and_named"
 RELEASES: Final = "tests/releases"
 POSTGRES_KIT: Final = "tests/conformance/test_postgres.py"
 
@@ -92,7 +92,7 @@ VERSIONS: Final[tuple[Mutant, ...]] = (
         "        if True:\n",
     ),
     in_python(
-        "a worker with a flow claims its newest version only",
+        "a worker with a flow claims none of its saved versions",
         "R8",
         "storage/versions",
         "keys += [(workflow, NO_VERSION), (workflow, None)]",
@@ -122,11 +122,11 @@ VERSIONS: Final[tuple[Mutant, ...]] = (
         SCENARIOS,
     ),
     in_python(
-        "an engine starts an instance on a version that it lacks",
-        "R8",
-        "runtime/turns/turn_taker",
-        "code = registry.find(start.workflow, start.version)",
-        "code = registry.find(start.workflow)",
+        "a run takes the newest code whatever its version",
+        "R6",
+        "runtime/run_factory",
+        "self._registry.workflow(workflow, version)",
+        "self._registry.workflow(workflow)",
         SCENARIOS,
     ),
     in_python(
