@@ -310,6 +310,10 @@ class UpdateConflict(HoldfastError):
     """The id of an update belongs to an update with another name or other arguments. Nothing was changed."""
 
 
+class UpdateNotFound(HoldfastError):
+    """No update of the instance has the id. Rejected updates are kept for ten minutes."""
+
+
 class UnknownUpdate(UpdateRejected):
     """The workflow has no update of this name. `handlers` are the names that it has."""
 

@@ -24,7 +24,7 @@ from holdfast.authoring.validation import (
 )
 from holdfast.authoring.workflow import Workflow
 from holdfast.core.admission import EventVerdict, ExistingInstance, IdPolicy, StartIdentity, StartVerdict, decide_start
-from holdfast.core.history import Started
+from holdfast.core.history import Started, UpdateAccepted
 from holdfast.core.leases import SHORTEST_LOOP_TIMEOUT_MS
 from holdfast.errors import InstanceNotFound, InvalidOption, StoreError, UsageError, WorkerFenced
 from holdfast.payloads.limits import LEAST_PAYLOAD_LIMIT_BYTES, MOST_PAYLOAD_LIMIT_BYTES, PayloadLimit
@@ -138,11 +138,14 @@ class EmbeddedWorker:
 
         `is_named`: the caller gave the id. Then the first turn is run only if the start will create an instance, as far
         as the store knows at that moment: a start that finds its instance runs no code.
+
+        A start with an update is committed without a first turn: the turn finds both in the inbox, so that the update
+        reaches the code also if its main function ends at once (G14, G17).
         """
         worker = self.worker
         if worker is None:
             return await self._commit_unstarted(start, started)
-        if start.workflow in worker.registry.workflows and start.start_at_ms is None:
+        if start.workflow in worker.registry.workflows and start.start_at_ms is None and not brings_update(start):
             outcome = await (self._start_once if is_named else self._start_with_first_turn)(worker, start, started)
             if outcome is not None:
                 return outcome
@@ -341,6 +344,11 @@ def payload_limit_of(payload_limit: object) -> PayloadLimit:
     return PayloadLimit(
         checked_integer(payload_limit, "payload_limit", least=LEAST_PAYLOAD_LIMIT_BYTES, most=MOST_PAYLOAD_LIMIT_BYTES)
     )
+
+
+def brings_update(start: Start) -> bool:
+    """Whether a start brings an update."""
+    return start.mail is not None and isinstance(start.mail.event, UpdateAccepted)
 
 
 def _may_lack_lease(outcome: Outcome) -> bool:

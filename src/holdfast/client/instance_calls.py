@@ -13,9 +13,9 @@ from holdfast.authoring.events import Event, encoded_event, named_value
 from holdfast.authoring.registry import Registry
 from holdfast.authoring.validation import StartTime, checked_name, checked_reason, checked_start_ms
 from holdfast.authoring.workflow import BoundWorkflow, Workflow
-from holdfast.client.embedded_worker import EmbeddedWorker
+from holdfast.client.embedded_worker import EmbeddedWorker, brings_update
 from holdfast.client.queries import QueryClient
-from holdfast.client.updates import UpdateClient
+from holdfast.client.updates import UpdateClient, described
 from holdfast.compose import open_contract_of, search_store_of
 from holdfast.core.admission import EventVerdict, IdPolicy, IdPolicyOption
 from holdfast.core.attributes import AttributeChange, AttributeValue, store_attributes
@@ -114,6 +114,7 @@ class InstanceCalls:
         start_at: StartTime | None = None,
         trace: bool = False,
         attributes: Mapping[str, AttributeValue] | None = None,
+        update: Deliver | None = None,
     ) -> StartedInstance:
         """Create an instance or find it, by the policy for ids (G3). `is_named`: the caller gave the id.
 
@@ -141,7 +142,7 @@ class InstanceCalls:
             input=call.encoded,
             input_hash=input_hash(call.encoded),
             policy=parse_enum(IdPolicy, policy, "policy for ids"),
-            mail=None if event is None else self._event(instance_id, None, *named_value(event), None),
+            mail=update if event is None else self._event(instance_id, None, *named_value(event), None),
             deadline=deadline,
             key=None if call.flow is None else call.flow.first_key,
             start_at_ms=start_at_ms,
@@ -152,7 +153,7 @@ class InstanceCalls:
         outcome = await self.local.commit_start(start, started, is_named=is_named)
         match outcome:
             case StartedInstance():
-                self._announce(start, outcome)
+                await self._announce(start, outcome)
                 return outcome
             case Rejected():
                 raise InstanceConflict(outcome.reason)
@@ -175,14 +176,18 @@ class InstanceCalls:
             manual=True,
         )
 
-    def _announce(self, start: Start, outcome: StartedInstance) -> None:
-        """Wake the waiters and the worker of this process for the event and the replaced instance of a start."""
-        if outcome.mail is not None:
-            self.session.poll_work()
-            was_delivered(start.id, outcome.mail, start.mail)
+    async def _announce(self, start: Start, outcome: StartedInstance) -> None:
+        """Wake the waiters and the worker of this process for the message and the replaced instance of a start."""
         if outcome.replaced is not None:
             self.session.instance_closed(start.id, outcome.replaced)
             self.session.poll()  # the parent of the replaced instance may be live here
+        if outcome.mail is None:
+            return
+        self.session.poll_work()
+        if start.mail is not None and brings_update(start):
+            await self.updates.check_delivered(start.mail, outcome.mail, described(start.mail))
+        else:
+            was_delivered(start.id, outcome.mail, start.mail)
 
     # ------------------------------------------------------------ results
 
