@@ -187,7 +187,8 @@ async def answers() -> None:
     def grow_by_text() -> str:
         return ""
 
-    assert_type(hf.updates_finished(), bool)
+    assert_type(hf.all_handlers_finished(), bool)
+    assert_type(hf.update_info().id, str)
     del as_typed, of_another_type, check, check_another, later, at_once, grow_by_text
 
 
@@ -199,6 +200,11 @@ async def asking(handle: hf.Handle[None]) -> None:
     assert_type(await handle.update("add", 1, id="once", returns=str, timeout=3), str)
     assert_type(await handle.update(grow, id="once"), int)
     await handle.update("add", id=7)  # type: ignore[call-overload]
+    assert_type(await handle.start_update(grow, 1, id="once"), hf.UpdateHandle[int])
+    assert_type(await handle.start_update("add", 1, returns=str, timeout=3), hf.UpdateHandle[str])
+    assert_type(await handle.start_update("add", 1), hf.UpdateHandle[Any])
+    assert_type(await (await handle.start_update(grow)).result(timeout=3), int)
+    await handle.start_update(7)  # type: ignore[call-overload]
     async for change in handle.watch():
         assert_type(change, hf.Change)
         change.turn = 1  # type: ignore[misc]
@@ -246,6 +252,11 @@ async def outside(engine: hf.Engine, client: hf.Client) -> None:
     await client.start("by-name", id="a", policy="replace")  # type: ignore[call-overload]
     await client.start(checkout, order, id="a", policy=7)  # type: ignore[call-overload]
     assert_type(client.get("a"), hf.Handle[Any])
+    assert_type(client.get_update("a", "b"), hf.UpdateHandle[Any])
+    assert_type(client.get_update("a", "b", returns=int), hf.UpdateHandle[int])
+    client.get_update("a")  # type: ignore[call-overload]
+    assert_type(await client.start(checkout, order, id="a", update=("add", (1,))), hf.Handle[str])
+    await client.start(checkout, order, id="a", update="add")  # type: ignore[call-overload]
     assert_type(await charge.fn("a"), Any)
     wrong: int = await engine.run(checkout, order, True)  # type: ignore[arg-type, call-arg]
     await engine.run(checkout, "no order", True)  # type: ignore[arg-type, call-arg]

@@ -21,7 +21,7 @@ from tools.mutations.metrics import METRICS
 from tools.mutations.mutant import Mutant
 from tools.mutations.open_contract import OPEN_CONTRACT
 from tools.mutations.optimistic import MANY_AT_ONCE
-from tools.mutations.queries import ASKING
+from tools.mutations.queries import ASKING, SENDING
 from tools.mutations.requests_from_outside import FROM_OUTSIDE
 from tools.mutations.restoring import RESTORING
 from tools.mutations.running import CLIENT, REPLAY, RUNTIME
@@ -43,6 +43,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     + KEPT_AND_STREAMED
     + GRAPHS
     + ASKING
+    + SENDING
     + DEADLINES
     + CHILDREN
     + BODIES

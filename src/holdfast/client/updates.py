@@ -232,6 +232,8 @@ class UpdateClient:
                 row.answer is not None or (is_accepted_enough and row.state is UpdateState.ACCEPTED)
             ):
                 return row
+            if row is None:  # the end of an instance deletes its updates that were not taken: it may have ended since
+                record = await self._store.read_instance(number)
             _check(record, row, update_id, what)
         raise AssertionError
 
@@ -277,13 +279,13 @@ def _late(what: str, update_id: str, outcome: str = "answered") -> str:
 
 def _check(record: InstanceRecord | None, row: UpdateRow | None, update_id: str, what: str) -> None:
     """Raise if there is no such update, or if the instance can no longer answer, or is blocked."""
-    if record is not None and row is None:
-        raise UpdateNotFound(f"{what} does not exist: it was never sent to this instance, or was rejected long ago")
     if record is None or record.closed_at_ms is not None:
         if row is not None and row.state is UpdateState.ACCEPTED:
             raise UpdateUnfinished(f"the instance ended before {what} had finished")
         state = "gone" if record is None else record.state
         raise InstanceClosed(f"the instance is {state}, and {what} was not taken")
+    if row is None:
+        raise UpdateNotFound(f"{what} does not exist: it was never sent to this instance, or was rejected long ago")
     if record.state is InstanceState.BLOCKED:
         raise WorkflowBlocked(
             f"{record.id} is blocked: {record.blocked}; {what} waits; "

@@ -136,6 +136,7 @@ EXISTING_STORE = [
     ["event", "x", "y"],
     ["query", "x", "y"],
     ["update", "x", "y"],
+    ["update-result", "x", "y"],
     ["release", "x", "y"],
     ["cancel", "x"],
     ["resume", "x"],
