@@ -49,7 +49,7 @@ SECTIONS: Final[dict[str, tuple[str, ...]]] = {
         "continue_as_new",
         "log",
     ),
-    "In activities": ("heartbeat", "activity_info", "ActivityInfo", "idempotency_key", "Cancelled"),
+    "In activities": ("heartbeat", "activity_info", "ActivityInfo", "idempotency_key", "context", "Cancelled"),
     "Engines, clients and workers": (
         "Engine",
         "connect",

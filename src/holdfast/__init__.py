@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     )
     from holdfast.authoring.launcher import Launcher, LaunchTask
     from holdfast.authoring.log import log
+    from holdfast.authoring.provided import context
     from holdfast.authoring.state import set_status, state, wait_until
     from holdfast.authoring.workflow import WorkflowLike as Workflow
     from holdfast.authoring.workflow import workflow
@@ -145,6 +146,7 @@ __all__ = [
     "attributes",
     "backup",
     "connect",
+    "context",
     "continue_as_new",
     "errors",
     "event",
@@ -196,6 +198,7 @@ _NAMES = {
     ),
     "authoring.launcher": ("LaunchTask", "Launcher"),
     "authoring.log": ("log",),
+    "authoring.provided": ("context",),
     "authoring.state": ("set_status", "state", "wait_until"),
     "authoring.workflow": ("Workflow", "workflow"),
     "authoring.workflow_api": ("WorkflowInfo", "continue_as_new", "info", "now", "random", "side_effect", "uuid4"),

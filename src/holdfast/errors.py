@@ -205,6 +205,10 @@ class HistoryMismatch(WorkflowCodeError):
     """The code does not repeat the steps in its history (G12). The message shows the first difference."""
 
 
+class ContextFailed(HoldfastError):
+    """The `context=` of a worker raised before it had made a context. The worker does not start."""
+
+
 class InvalidOption(HoldfastError):
     """An option with an invalid value."""
 

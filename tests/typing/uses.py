@@ -6,6 +6,7 @@ needed, and `test_typing.py` checks that pyright complains about exactly the mar
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, ParamSpec, TypeVar, assert_type
@@ -38,6 +39,52 @@ async def write_story(topic: str) -> AsyncIterator[str]:
 @hf.activity(resumable=True)
 def count_up(count: int) -> Iterator[int]:
     yield from range(count)
+
+
+class Mail:
+    @hf.activity
+    async def send(self, to: str, copies: int = 1) -> str:
+        return to * copies
+
+    @hf.activity(queue="slow")
+    def count(self) -> int:
+        return 1
+
+    @hf.activity
+    async def parts(self, upto: int) -> AsyncIterator[str]:
+        yield "x" * upto
+
+    @staticmethod
+    @hf.activity
+    async def double(number: int) -> int:
+        return 2 * number
+
+
+@hf.workflow
+async def campaign(mail: Mail) -> None:
+    assert_type(await Mail.send("a", copies=2), str)
+    assert_type(await mail.send("a"), str)
+    assert_type(await Mail.count(), int)
+    assert_type(await mail.count(), int)
+    assert_type(await Mail.double(1), int)
+    async for part in Mail.parts(2):
+        assert_type(part, str)
+    await Mail.send(1)  # type: ignore[arg-type]
+    await mail.send("a", copies="b")  # type: ignore[arg-type]
+    await Mail.count(1)  # type: ignore[call-arg]
+    assert_type(hf.context(Mail), Mail)
+    assert_type(hf.context(), Any)
+
+
+@asynccontextmanager
+async def make_mail() -> AsyncIterator[Mail]:
+    yield Mail()
+
+
+def registering(client: hf.Client) -> None:
+    hf.Engine("shop.db", activities=[Mail(), Mail().send, charge], context=make_mail)
+    hf.Worker(client, activities=[Mail()], context=make_mail)
+    hf.Worker(client, activities=[Mail()], context=7)  # type: ignore[arg-type]
 
 
 @hf.workflow
@@ -120,7 +167,7 @@ def registers() -> None:
     workflows = [checkout, nothing, together]
     hf.Engine("shop.db", activities=activities, workflows=workflows)
     hf.Engine("shop.db", workflows=activities)  # type: ignore[arg-type]
-    hf.Engine("shop.db", activities=[charge, checkout])  # type: ignore[list-item]
+    hf.Engine("shop.db", activities=[charge, checkout])  # an object may have methods that are activities: seen at run time
 
 
 @hf.workflow(name="nothing", version="2", deadline=timedelta(days=1), deadline_grace=60)

@@ -379,6 +379,11 @@ holdfast list "a.customer = 'acme'" --since 7d --count""",
             help="Serve /metrics for Prometheus, /live and /ready there, on 127.0.0.1 if no host is written. Needs "
             "holdfast[metrics].",
         ),
+        option(
+            "--context",
+            metavar="FILE.py:NAME",
+            help="The function that makes the context of this worker, for hf.context in activities; also MODULE:NAME.",
+        ),
         PAYLOAD_LIMIT,
         STORE,
         details="At SIGTERM or Ctrl-C the worker claims nothing more and waits for its running activities. A second "

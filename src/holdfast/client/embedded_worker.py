@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import msgspec
 
 from holdfast.authoring.launcher import Launcher
+from holdfast.authoring.provided import ContextFactory, checked_context
 from holdfast.authoring.registry import Registry
 from holdfast.authoring.validation import (
     Duration,
@@ -300,6 +301,7 @@ def worker_options(
     loop_timeout: Duration | None,
     payload_limit: int | None = None,
     launchers: Mapping[str, Launcher] | None = None,
+    context: ContextFactory | None = None,
 ) -> WorkerOptions:
     """The options of a worker, checked. Without `queues` it serves those of its registered activities."""
     served = registry.queues if queues is None else checked_sequence(queues, "queues")
@@ -311,6 +313,7 @@ def worker_options(
         loop_timeout_ms=checked_loop_timeout_ms(loop_timeout, "loop_timeout"),
         payload_limit=None if payload_limit is None else payload_limit_of(payload_limit),
         launchers=checked_launchers(launchers),
+        context=checked_context(context),
     )
 
 

@@ -6,8 +6,8 @@ from types import ModuleType
 from typing import Self
 
 from holdfast import compose
-from holdfast.authoring.activity import AnyActivity
 from holdfast.authoring.launcher import Launcher
+from holdfast.authoring.provided import ContextFactory
 from holdfast.authoring.registry import Registry
 from holdfast.authoring.validation import Duration
 from holdfast.authoring.workflow import AnyWorkflow
@@ -34,6 +34,9 @@ class Engine(Client):
     newest steps, but leaves the store consistent.
     `payload_limit` is the largest argument list, result or event in bytes (default 32 MiB).
     `launchers`, by queue, start programs for external activities (`hf.Launcher`).
+    `activities` takes functions, methods and objects: of an object all marked methods are registered (A11).
+    `context`, a function that returns an async context manager, makes what `hf.context` returns in the bodies of
+    activities (A12). It is entered before the worker takes work, and left when its bodies have ended.
     """
 
     def __init__(
@@ -42,7 +45,7 @@ class Engine(Client):
         *,
         modules: Iterable[ModuleType] = (),
         workflows: Iterable[AnyWorkflow] = (),
-        activities: Iterable[AnyActivity] = (),
+        activities: Iterable[object] = (),
         flows: Iterable[AnyWorkflow] = (),
         queues: Iterable[str] | None = None,
         max_activities: int = DEFAULT_MAX_ACTIVITIES,
@@ -52,6 +55,7 @@ class Engine(Client):
         durability: str = "full",
         payload_limit: int = PAYLOAD_LIMIT_BYTES,
         launchers: Mapping[str, Launcher] | None = None,
+        context: ContextFactory | None = None,
         _platform: Platform | None = None,
     ) -> None:
         registry = Registry(modules, workflows, activities, flows)
@@ -63,6 +67,7 @@ class Engine(Client):
             lease=lease,
             loop_timeout=loop_timeout,
             launchers=launchers,
+            context=context,
         )
         platform = _platform or Platform()
         limit = payload_limit_of(payload_limit)

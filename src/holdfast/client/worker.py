@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping
 from types import ModuleType, TracebackType
 from typing import Any, Self
 
-from holdfast.authoring.activity import AnyActivity
 from holdfast.authoring.launcher import Launcher
+from holdfast.authoring.provided import ContextFactory
 from holdfast.authoring.registry import Registry
 from holdfast.authoring.validation import Duration, checked_duration_ms
 from holdfast.authoring.workflow import AnyWorkflow
@@ -25,6 +25,9 @@ class Worker:
     `lease`, in seconds, expires without a heartbeat, or when its event loop has not run for `loop_timeout` seconds.
     The default of `payload_limit` is that of the client. A client has at most one worker at a time.
     `launchers`, by queue, start programs for external activities (`hf.Launcher`).
+    `activities` takes functions, methods and objects: of an object all marked methods are registered (A11).
+    `context`, a function that returns an async context manager, makes what `hf.context` returns in the bodies of
+    activities (A12). It is entered before the worker takes work, and left when its bodies have ended.
     """
 
     def __init__(
@@ -33,7 +36,7 @@ class Worker:
         *,
         modules: Iterable[ModuleType] = (),
         workflows: Iterable[AnyWorkflow] = (),
-        activities: Iterable[AnyActivity] = (),
+        activities: Iterable[object] = (),
         flows: Iterable[AnyWorkflow] = (),
         queues: Iterable[str] | None = None,
         max_activities: int = DEFAULT_MAX_ACTIVITIES,
@@ -42,6 +45,7 @@ class Worker:
         loop_timeout: Duration | None = LOOP_TIMEOUT_MS / 1000,
         payload_limit: int | None = None,
         launchers: Mapping[str, Launcher] | None = None,
+        context: ContextFactory | None = None,
     ) -> None:
         if not _is_client(client):
             raise UsageError(f"a worker needs a client: await hf.connect(...), not {client!r}")
@@ -57,6 +61,7 @@ class Worker:
             loop_timeout=loop_timeout,
             payload_limit=payload_limit,
             launchers=launchers,
+            context=context,
         )
         if not self._registry.workflows and not self._registry.activities:
             raise UsageError(

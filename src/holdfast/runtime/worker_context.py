@@ -3,9 +3,11 @@
 import msgspec
 
 from holdfast.authoring.launcher import Launcher
+from holdfast.authoring.provided import ContextFactory
 from holdfast.authoring.registry import Registry
 from holdfast.payloads.limits import PayloadLimit
 from holdfast.runtime.committer import Committer
+from holdfast.runtime.provided_context import ProvidedContext
 from holdfast.runtime.session import StoreSession
 from holdfast.runtime.signals import PollSignal
 from holdfast.runtime.worker_lease import WorkerLease
@@ -25,6 +27,8 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     """None: the limit of the client."""
     launchers: dict[str, Launcher] = msgspec.field(default_factory=dict[str, Launcher])
     """The launchers of external activities, by queue."""
+    context: ContextFactory | None = None
+    """Makes what `hf.context` returns in the bodies of this worker (A12)."""
 
 
 class WorkerContext(msgspec.Struct, frozen=True):
@@ -37,6 +41,7 @@ class WorkerContext(msgspec.Struct, frozen=True):
     work: PollSignal
     """Wakes the claimer: set by any part that may have made something claimable."""
     payload_limit: PayloadLimit
+    provided: ProvidedContext
 
     def commit_then_poll(self, member: Member) -> None:
         """Commit `member`, retrying until the store accepts it, then wake the claimer."""
