@@ -60,7 +60,9 @@ def plain(to: str) -> str:
 
 class LoudMail(Mail):
     @hf.activity
-    async def send(self, to: str, subject: str = "HELLO") -> str:
+    async def send(  # pyright: ignore[reportIncompatibleVariableOverride]  # its object is of a derived class
+        self, to: str, subject: str = "HELLO"
+    ) -> str:
         return f"loud {subject} to {to}"
 
     @hf.activity(prepare=plain)
@@ -183,21 +185,21 @@ def test_A11_what_cannot_be_registered_is_refused_with_what_to_write() -> None:
 def test_A11_a_method_that_no_object_can_run_is_refused_where_it_is_marked() -> None:
     with pytest.raises(InvalidOption, match=r"Bad.heavy: process=True is for functions, and this is a method"):
 
-        class Bad:
+        class Bad:  # pyright: ignore[reportUnusedClass]
             @hf.activity(process=True)
             def heavy(self) -> int:
                 return 1
 
     with pytest.raises(InvalidOption, match=r"Worse.far: external=True is for functions.*an executor has no object"):
 
-        class Worse:
+        class Worse:  # pyright: ignore[reportUnusedClass]
             @hf.activity(external=True, start_to_close=1)
             async def far(self) -> int:
                 raise NotImplementedError
 
     with pytest.raises(InvalidOption, match=r"Worst.make is a method"):
 
-        class Worst:
+        class Worst:  # pyright: ignore[reportUnusedClass]
             @classmethod
             @hf.activity
             async def make(cls) -> int:
@@ -205,7 +207,7 @@ def test_A11_a_method_that_no_object_can_run_is_refused_where_it_is_marked() -> 
 
     with pytest.raises(InvalidOption, match=r"prepare= is called with the arguments of the activity"):
 
-        class Unfit:
+        class Unfit:  # pyright: ignore[reportUnusedClass]
             def ready(self, other: str) -> None: ...
 
             @hf.activity(prepare=ready)

@@ -5,7 +5,7 @@ needed, and `test_typing.py` checks that pyright complains about exactly the mar
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -13,6 +13,7 @@ from typing import Any, ParamSpec, TypeVar, assert_type
 from uuid import UUID
 
 import holdfast as hf
+from holdfast.testing import ActivityRun, run_activity
 
 
 @dataclass
@@ -76,8 +77,16 @@ async def campaign(mail: Mail) -> None:
     assert_type(hf.context(), Any)
 
 
+async def alone() -> None:
+    assert_type(await run_activity(charge, "a", 2, cancel_after=3), ActivityRun[str])
+    assert_type((await run_activity(write_story, "a")).result, list[str])
+    assert_type((await run_activity(Mail().send, "a", heartbeat_details=3)).heartbeats, tuple[Any, ...])
+    assert_type(await run_activity(count, "a"), ActivityRun[int])
+    await run_activity(charge, 1)  # type: ignore[arg-type]
+
+
 @asynccontextmanager
-async def make_mail() -> AsyncIterator[Mail]:
+async def make_mail() -> AsyncGenerator[Mail]:
     yield Mail()
 
 
@@ -167,7 +176,9 @@ def registers() -> None:
     workflows = [checkout, nothing, together]
     hf.Engine("shop.db", activities=activities, workflows=workflows)
     hf.Engine("shop.db", workflows=activities)  # type: ignore[arg-type]
-    hf.Engine("shop.db", activities=[charge, checkout])  # an object may have methods that are activities: seen at run time
+    hf.Engine(
+        "shop.db", activities=[charge, checkout]
+    )  # an object may have methods that are activities: seen at run time
 
 
 @hf.workflow(name="nothing", version="2", deadline=timedelta(days=1), deadline_grace=60)

@@ -105,8 +105,8 @@ class Registry:
             self._add(self.workflows, cast("Workflow[..., Any]", workflow), Workflow)
         for activity in checked_sequence(activities, "activities"):
             methods = () if isinstance(activity, Activity) else methods_of(activity)
-            for each in methods or (activity,):
-                self._add(self.activities, cast("Activity[..., Any]", each), Activity)
+            for each in methods or (cast("Activity[..., Any]", activity),):
+                self._add(self.activities, each, Activity)
         for flow in checked_sequence(flows, "flows"):
             if not getattr(flow, "is_flow", False):
                 raise UsageError(f"flows= takes flows, such as hf.Flow.load('order.yaml'), not {flow!r}")
