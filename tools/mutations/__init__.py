@@ -17,6 +17,7 @@ from tools.mutations.files import STORE_FILES
 from tools.mutations.graphs import GRAPHS
 from tools.mutations.ids import IDS
 from tools.mutations.messages import MESSAGES
+from tools.mutations.methods import OBJECTS
 from tools.mutations.metrics import METRICS
 from tools.mutations.mutant import Mutant
 from tools.mutations.open_contract import OPEN_CONTRACT
@@ -44,6 +45,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     + GRAPHS
     + ASKING
     + SENDING
+    + OBJECTS
     + DEADLINES
     + CHILDREN
     + BODIES
