@@ -222,8 +222,9 @@ def test_A12_an_error_while_the_context_is_closed_is_logged(tmp_path: Path, capl
 
 @pytest.mark.parametrize(("given", "message"), [(7, "context takes a function"), (make_clients, "make_clients, not")])
 def test_A12_the_context_itself_is_refused(given: Any, message: str) -> None:
+    make: Any = hf.Engine
     with pytest.raises(InvalidOption, match=message):
-        hf.Engine(":memory:", **{**CODE, "context": given if given == 7 else given()})
+        make(":memory:", **CODE, context=given if given == 7 else given())
 
 
 def test_A12_each_worker_of_an_environment_has_a_context_also_after_a_crash() -> None:

@@ -6,7 +6,7 @@ from tools.mutations.mutant import in_python
 
 METHODS: Final = "tests/scenarios/test_activity_methods.py"
 CONTEXT: Final = "tests/scenarios/test_worker_context.py"
-ALONE: Final = "tests/unit/test_run_activity.py"
+ALONE: Final = "tests/scenarios/test_run_activity.py"
 
 OBJECTS: Final = (
     in_python(
@@ -53,8 +53,8 @@ OBJECTS: Final = (
         "the context is left before the bodies have ended",
         "A12",
         "runtime/worker",
-        "        await self.lease.settle()\n        await self.instances.release_all()",
-        "        await self.lease.settle()\n        await self.provided.leave()\n        await self.instances.release_all()",
+        "        await self.attempts.stop()\n",
+        "        await self.provided.leave()\n        await self.attempts.stop()\n",
         f"{CONTEXT}::test_A12_a_body_that_ends_while_its_worker_stops_has_the_context_to_its_end",
     ),
     in_python(

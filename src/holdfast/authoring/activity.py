@@ -143,6 +143,11 @@ class _NoObject:
 NO_OBJECT: Final = _NoObject()
 
 
+def is_method(function: Callable[..., Any]) -> bool:
+    """Whether it is a function of a class whose first parameter is the object."""
+    return inspect.isfunction(function) and receiver_name(function) == "self"
+
+
 def without_object(function: Callable[..., Any]) -> Callable[..., Any]:
     """A method with the parameters of its callers, who do not pass the object."""
     return MethodType(function, NO_OBJECT)
@@ -161,10 +166,9 @@ class Activity(Definition, Generic[P, R]):
         *,
         process: bool = False,
         prepare: Callable[..., Any] | None = None,
-        receiver: object = None,
     ) -> None:
         super().__init__(fn, name)
-        self.receiver = receiver
+        self.receiver: object = NO_OBJECT if is_method(fn) else None
         """The object of a method; `NO_OBJECT` for a method in its class, None for a function."""
         self.declaration: Activity[..., Any] = self
         """The activity in the class; of a function itself."""
@@ -418,6 +422,16 @@ def _options_of(
     return options
 
 
+def _preparation(
+    prepare: Callable[..., Any] | None, function: Callable[..., Any], *, process: bool
+) -> Callable[..., Any] | None:
+    """The checked function of `prepare=`. Of a method it may be another method of the object, or a function."""
+    if not is_method(function):
+        return checked_prepare(prepare, function, process=process)
+    bound = without_object(prepare) if prepare is not None and is_method(prepare) else prepare
+    return checked_prepare(bound, without_object(function), process=process)
+
+
 class ActivityDecorator(Protocol):
     """The decorator that `activity(...)` with options returns."""
 
@@ -514,15 +528,8 @@ def activity(
         chosen = _options_of(function, options, process=process, resumable=resumable)
         kind = Activity[Any, Any] if chosen.stream is None else StreamActivity[Any, Any]
         checked = checked_name(function.__name__ if name is None else name, "an activity")
-        is_method = bool(receiver_name(cast("FunctionType", function)))
-        takes_object = is_method and inspect.isfunction(prepare) and bool(receiver_name(prepare))
-        prepared_by = checked_prepare(
-            without_object(prepare) if takes_object and prepare is not None else prepare,
-            without_object(function) if is_method else function,
-            process=process,
-        )
-        receiver = NO_OBJECT if is_method else None
-        return kind(function, checked, chosen, process=process, prepare=prepared_by, receiver=receiver)
+        prepared_by = _preparation(prepare, function, process=process)
+        return kind(function, checked, chosen, process=process, prepare=prepared_by)
 
     return mark if fn is None else mark(fn)
 

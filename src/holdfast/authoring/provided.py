@@ -15,6 +15,9 @@ ContextFactory = Callable[[], AbstractAsyncContextManager[Any]]
 class _NoContext:
     """The context of a worker without ``context=``."""
 
+    def __repr__(self) -> str:
+        return "..."
+
 
 NO_CONTEXT: Final = _NoContext()
 

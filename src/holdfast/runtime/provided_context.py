@@ -48,7 +48,8 @@ class ProvidedContext:
 
     async def leave(self) -> None:
         """Close the context. An error of it is logged: the bodies have ended, and their ends are recorded."""
-        task, self._task = self._task, None
+        task = self._task
+        self._task = None
         if task is None:
             return
         self._leaving.set()

@@ -8,7 +8,7 @@ import pytest
 import holdfast as hf
 from holdfast import errors
 
-CLIENT = {"close", "count", "get", "list", "queues", "restored", "run", "start", "workers"}
+CLIENT = {"close", "count", "get", "get_update", "list", "queues", "restored", "run", "start", "workers"}
 ENGINE = CLIENT | {"abandoned_threads", "open"}
 WORKER = {"drain", "key", "run", "running", "stop", "wait"}
 HANDLE = {
@@ -26,6 +26,8 @@ HANDLE = {
     "release",
     "result",
     "retry_blocked",
+    "sent_update",
+    "start_update",
     "state",
     "terminate",
     "update",

@@ -7,7 +7,7 @@ from dataclasses import FrozenInstanceError, dataclass
 from typing import Any
 
 import pytest
-from tests.scenarios.support import together
+from tests.scenarios.support import engine_of, together
 
 import holdfast as hf
 from holdfast.errors import ArgumentError, InvalidOption, PayloadError, UsageError
@@ -179,10 +179,34 @@ def test_A13_errors_are_those_of_the_body_and_of_the_worker() -> None:
 
 def test_A13_cancelling_the_caller_cancels_the_body() -> None:
     async def scenario() -> None:
-        running = asyncio.create_task(run_activity(cleans_up))
-        await asyncio.sleep(0.01)
+        begun = asyncio.Event()
+
+        @hf.activity
+        async def waits() -> None:
+            begun.set()
+            await asyncio.sleep(3600)
+
+        running = asyncio.create_task(run_activity(waits))
+        await begun.wait()
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
+
+    together(scenario())
+
+
+def test_A13_the_result_is_that_of_an_engine() -> None:
+    @hf.workflow
+    async def all_of_them() -> list[Any]:
+        told = [word async for word in story(2)] + [str(number) async for number in numbers(2)]
+        return [[page.url for page in await fetch(Page("a", 2))], await count(3), told]
+
+    async def scenario() -> None:
+        async with engine_of(":memory:", all_of_them, fetch, count, story, numbers) as engine:
+            pages, counted, told = await engine.run(all_of_them)
+        assert pages == [page.url for page in (await run_activity(fetch, Page("a", 2))).result]
+        assert counted == (await run_activity(count, 3)).result
+        words = (await run_activity(story, 2)).result
+        assert told == [*words, *map(str, (await run_activity(numbers, 2)).result)]
 
     together(scenario())
