@@ -49,10 +49,20 @@ if TYPE_CHECKING:
     from holdfast.authoring.launcher import Launcher, LaunchTask
     from holdfast.authoring.log import log
     from holdfast.authoring.provided import context
+    from holdfast.authoring.retention import Retention
     from holdfast.authoring.state import set_status, state, wait_until
     from holdfast.authoring.workflow import WorkflowLike as Workflow
     from holdfast.authoring.workflow import workflow
-    from holdfast.authoring.workflow_api import WorkflowInfo, continue_as_new, info, now, random, side_effect, uuid4
+    from holdfast.authoring.workflow_api import (
+        WorkflowInfo,
+        continue_as_new,
+        info,
+        now,
+        patched,
+        random,
+        side_effect,
+        uuid4,
+    )
     from holdfast.client.client import Client, connect
     from holdfast.client.command_launcher import CommandLauncher
     from holdfast.client.engine import Engine
@@ -67,6 +77,8 @@ if TYPE_CHECKING:
         ActivityTimedOut,
         ClaimsExhausted,
         DeadlineExceeded,
+        DeleteRefused,
+        Failure,
         FilterError,
         FlowError,
         HoldfastError,
@@ -74,6 +86,8 @@ if TYPE_CHECKING:
         InstanceConflict,
         InstanceNotBlocked,
         InstanceNotFound,
+        InstanceNotPaused,
+        InstanceNotRunning,
         InvalidId,
         MailboxFull,
         PayloadError,
@@ -104,8 +118,10 @@ __all__ = [
     "Client",
     "CommandLauncher",
     "DeadlineExceeded",
+    "DeleteRefused",
     "Engine",
     "Event",
+    "Failure",
     "FilterError",
     "Flow",
     "FlowError",
@@ -115,6 +131,8 @@ __all__ = [
     "InstanceConflict",
     "InstanceNotBlocked",
     "InstanceNotFound",
+    "InstanceNotPaused",
+    "InstanceNotRunning",
     "InvalidId",
     "LaunchTask",
     "Launcher",
@@ -122,6 +140,7 @@ __all__ = [
     "PayloadError",
     "Query",
     "QueryFailed",
+    "Retention",
     "Retry",
     "StoreError",
     "StreamActivity",
@@ -158,6 +177,7 @@ __all__ = [
     "now",
     "on_query",
     "on_update",
+    "patched",
     "raise_event",
     "random",
     "set_status",
@@ -199,9 +219,19 @@ _NAMES = {
     "authoring.launcher": ("LaunchTask", "Launcher"),
     "authoring.log": ("log",),
     "authoring.provided": ("context",),
+    "authoring.retention": ("Retention",),
     "authoring.state": ("set_status", "state", "wait_until"),
     "authoring.workflow": ("Workflow", "workflow"),
-    "authoring.workflow_api": ("WorkflowInfo", "continue_as_new", "info", "now", "random", "side_effect", "uuid4"),
+    "authoring.workflow_api": (
+        "WorkflowInfo",
+        "continue_as_new",
+        "info",
+        "now",
+        "patched",
+        "random",
+        "side_effect",
+        "uuid4",
+    ),
     "client.client": ("Client", "connect"),
     "client.command_launcher": ("CommandLauncher",),
     "client.engine": ("Engine",),
@@ -216,6 +246,8 @@ _NAMES = {
         "ActivityTimedOut",
         "ClaimsExhausted",
         "DeadlineExceeded",
+        "Failure",
+        "DeleteRefused",
         "FilterError",
         "FlowError",
         "HoldfastError",
@@ -223,6 +255,8 @@ _NAMES = {
         "InstanceConflict",
         "InstanceNotBlocked",
         "InstanceNotFound",
+        "InstanceNotPaused",
+        "InstanceNotRunning",
         "InvalidId",
         "MailboxFull",
         "PayloadError",

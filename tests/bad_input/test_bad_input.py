@@ -225,14 +225,14 @@ def test_an_unknown_policy_status_or_page_is_a_typed_error(tmp_path: Path, polic
         async with engine_of(path, *ALL) as engine:
             with pytest.raises(UnknownWord):
                 await engine.start(keeps, 1, id="a", policy=policy)
-            with pytest.raises(UnknownWord), pytest.warns(DeprecationWarning, match="called"):
+            with pytest.raises(UnknownWord), pytest.warns(DeprecationWarning, match="in this release only"):
                 await engine.list(state=policy)
             for limit in (0, -1, 10**9, 2**70):
                 with pytest.raises(hf.errors.InvalidOption, match="limit"):
                     await engine.list(limit=limit)
             with (
                 pytest.raises(hf.errors.InvalidOption, match="before"),
-                pytest.warns(DeprecationWarning, match="is called list"),
+                pytest.warns(DeprecationWarning, match="in this release only"),
             ):
                 await engine.list(before=2**70)
             nothing_is_stored(path)
@@ -404,13 +404,15 @@ def test_an_event_with_the_start_that_is_no_pair_is_refused(tmp_path: Path, even
 def test_a_page_that_makes_no_sense_is_refused(options: dict[str, Any]) -> None:
     async def scenario() -> None:
         async with engine_of(":memory:", *ALL) as engine:
-            warned = pytest.warns(DeprecationWarning, match="is called list") if "before" in options else nullcontext()
+            warned = (
+                pytest.warns(DeprecationWarning, match="in this release only") if "before" in options else nullcontext()
+            )
             with pytest.raises(hf.errors.InvalidOption, match="|".join(options)), warned:
                 await engine.list(**options)
             for name in ("", 7, "a\ud800"):
                 with (
                     pytest.raises(hf.InvalidId, match="workflow"),
-                    pytest.warns(DeprecationWarning, match="is called list"),
+                    pytest.warns(DeprecationWarning, match="in this release only"),
                 ):
                     await engine.list(workflow=name)  # type: ignore[arg-type]  # wrong on purpose
 

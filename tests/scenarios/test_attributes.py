@@ -2,6 +2,7 @@
 
 import asyncio
 import datetime as dt
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from tests.support.inside import worker_of
 import holdfast as hf
 from holdfast.audit.auditor import audit
 from holdfast.errors import InvalidAttribute, NotInWorkflow
+from holdfast.runtime.platform import FaultPoint
 from holdfast.testing import Environment
 
 if TYPE_CHECKING:
@@ -20,6 +22,12 @@ if TYPE_CHECKING:
 CACHES = pytest.mark.parametrize("cache_size", [1_000, 0])
 DUE = dt.datetime(2026, 11, 18, 12, 0, 0, 7, tzinfo=dt.UTC)
 gates: dict[str, asyncio.Event] = {}
+FLOW = """
+flow: waiting
+activities:
+  start: {trigger: true}
+  last: {wait: {event: end, timeout: 1h}, after: start}
+"""
 
 
 @hf.activity
@@ -236,3 +244,186 @@ def test_F2_a_crash_at_every_commit_leaves_the_attributes_of_a_calm_run() -> Non
             assert report.crashes >= 6
 
     asyncio.run(scenario())
+
+
+@hf.workflow
+async def approved() -> dict[str, Any]:
+    hf.attributes["phase"] = "asking"
+    hf.attributes["mine"] = "code"
+    await hf.wait_until(lambda: hf.attributes.get("approved") is True)
+    seen = dict(hf.attributes)
+    hf.attributes["phase"] = "approved"
+    seen["step"] = await step(1)
+    await hf.event("end")
+    return {name: value for name, value in seen.items() if name != "due"}
+
+
+@CACHES
+def test_F10_code_reads_the_change_of_a_client_as_a_message(cache_size: int) -> None:
+    async def scenario() -> None:
+        async with engine_of(":memory:", approved, step, cache_size=cache_size) as engine:
+            handle = await engine.start(approved, id="it", attributes={"customer": "acme"})
+            told = await handle.set_attributes({"ticket": "OPS-1", "mine": None, "due": DUE})
+            assert told == {"customer": "acme", "due": DUE, "phase": "asking", "ticket": "OPS-1"}
+            assert [each.id for each in await engine.list('a.ticket = "OPS-1" and a.mine is null')] == ["it"]
+            assert (await engine.get("it").set_attributes({"approved": True}))["approved"] is True
+            await handle.raise_event("end")
+            expected = {"approved": True, "customer": "acme", "phase": "asking", "step": 2, "ticket": "OPS-1"}
+            assert await handle.result() == expected
+            kinds = [entry.fields.get("values") for entry in await handle.history()]
+            assert [each for each in kinds if each is not None] == [
+                {"ticket": "OPS-1", "mine": None, "due": DUE},
+                {"approved": True},
+            ]
+            assert await handle.set_attributes({"ticket": None, "after": 1}) == {
+                "after": 1,
+                "approved": True,
+                "customer": "acme",
+                "due": DUE,
+                "phase": "approved",
+            }
+            assert audit(path_of(engine)) == []
+
+    together(scenario())
+
+
+def test_F10_the_change_of_a_client_follows_assignments_of_turns_that_had_not_read_it(tmp_path: Path) -> None:
+    """The client commits between a run of the code and the commit of its turn, which assigns the same attributes."""
+    store = tmp_path / "s.db"
+    waiting = ["client"]
+
+    async def change() -> None:
+        async with hf.connect(store) as client:
+            await client.get("it").set_attributes({"n": "client", "gone": None})
+
+    def hook(point: object, members: object) -> None:
+        if point == FaultPoint.BEFORE_COMMIT and "tlate" in str(members) and waiting:
+            waiting.clear()
+            other = threading.Thread(target=asyncio.run, args=(change(),))
+            other.start()
+            other.join(10)
+
+    @hf.workflow
+    async def late() -> object:
+        hf.attributes["gone"] = True
+        await held("late")
+        hf.attributes["n"] = "late"
+        hf.attributes["gone"] = False
+        await hf.event("end")
+        return {"n": hf.attributes["n"], "gone": hf.attributes.get("gone")}
+
+    async def scenario() -> None:
+        gates["late"] = asyncio.Event()
+        async with engine_of(store, late, held, fault_hook=hook) as engine:
+            handle = await engine.start(late, id="it")
+            gates["late"].set()
+            async for change in handle.watch():
+                if change.last_event == "attributes_changed":
+                    break
+            assert (await handle.describe()).attributes == {"n": "client"}
+            await handle.raise_event("end")
+            assert await handle.result() == {"n": "client", "gone": None}
+        assert audit(store) == []
+
+    together(scenario())
+
+
+def test_F10_a_blocked_instance_and_one_without_a_worker_show_the_change_at_once(tmp_path: Path) -> None:
+    store = tmp_path / "s.db"
+
+    async def scenario() -> None:
+        async with hf.connect(store) as client:
+            handle = await client.start("approved", id="it")
+            await handle.set_attributes({"approved": True, "ticket": "OPS-1"})
+            assert [each.state for each in await client.list('a.ticket = "OPS-1"')] == ["REQUESTED"]
+            [message] = (await handle.describe()).mailbox
+            assert (message.kind, message.value) == ("attributes", {"approved": True, "ticket": "OPS-1"})
+        async with engine_of(store, approved, step) as engine:
+            await engine.get("it").raise_event("end")
+            result = await engine.get("it").result()
+            assert result == {"approved": True, "mine": "code", "phase": "asking", "step": 2, "ticket": "OPS-1"}
+        assert audit(store) == []
+
+    together(scenario())
+
+
+def test_F10_continue_as_new_and_the_end_keep_changes_that_the_code_has_not_read(tmp_path: Path) -> None:
+    store = tmp_path / "s.db"
+    waiting = {"round": ["client"], "last": ["client"]}
+
+    async def change(name: str) -> None:
+        async with hf.connect(store) as client:
+            await client.get("it").set_attributes({name: "client"})
+
+    def hook(point: object, members: object) -> None:
+        for name, left in waiting.items():
+            if point == FaultPoint.BEFORE_COMMIT and f"tends-{name}" in str(members) and left:
+                left.clear()
+                other = threading.Thread(target=asyncio.run, args=(change(name),))
+                other.start()
+                other.join(10)
+
+    @hf.workflow
+    async def rounds(left: int) -> object:
+        await step(left)
+        if left:
+            hf.attributes["now"] = "ends-round"
+            hf.continue_as_new(left - 1)
+        hf.attributes["now"] = "ends-last"
+        return hf.attributes.get("round")
+
+    async def scenario() -> None:
+        async with engine_of(store, rounds, step, fault_hook=hook) as engine:
+            handle = await engine.start(rounds, 1, id="it")
+            assert await handle.result() == "client", "the next execution reads what the first has not read"
+            assert (await handle.describe()).attributes == {"last": "client", "now": "ends-last", "round": "client"}
+        assert audit(store) == []
+
+    together(scenario())
+
+
+def test_F10_a_flow_takes_the_change_and_a_query_of_code_sees_it(tmp_path: Path) -> None:
+    flow = hf.Flow.parse(FLOW)
+
+    @hf.workflow
+    async def asked() -> None:
+        @hf.on_query("read")
+        def read() -> object:
+            return hf.attributes.get("n")
+
+        await hf.event("end")
+
+    async def scenario() -> None:
+        async with hf.Engine(tmp_path / "s.db", workflows=[asked], flows=[flow]) as engine:
+            started = await engine.start(flow, id="flow", attributes={"n": 1})
+            assert (await started.set_attributes({"n": 2, "m": "x"})) == {"m": "x", "n": 2}
+            await started.raise_event("end")
+            await started.result()
+            assert (await started.describe()).attributes == {"m": "x", "n": 2}
+            assert "attributes_changed" in [entry.kind for entry in await started.history()]
+            handle = await engine.start(asked, id="code")
+            await handle.set_attributes({"n": 7})
+            assert await handle.query("read") == 7
+        assert audit(tmp_path / "s.db") == []
+
+    together(scenario())
+
+
+def test_F10_wrong_changes_are_typed_errors_and_store_nothing(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with engine_of(tmp_path / "s.db", waits_in_the_middle, held) as engine:
+            gates["middle"] = asyncio.Event()
+            gates["middle"].set()
+            handle = await engine.start(waits_in_the_middle, id="it")
+            await handle.result()
+            wrong: list[Any] = [{}, {"a b": 1}, {"v": object()}, ["v"], {f"a{n}": n for n in range(51)}, None]
+            wrong.append({f"a{n}": n for n in range(50)})  # with the one of the code they are 51
+            for values in wrong:
+                with pytest.raises(InvalidAttribute):
+                    await handle.set_attributes(values)
+            with pytest.raises(hf.InstanceNotFound):
+                await engine.get("nobody").set_attributes({"n": 1})
+            assert (await handle.describe()).attributes == {"phase": "after"}
+            assert len(await handle.set_attributes({"phase": None} | {f"a{n}": n for n in range(49)})) == 49
+
+    together(scenario())

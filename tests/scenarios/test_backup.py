@@ -124,6 +124,11 @@ def test_R1_an_existing_file_is_replaced_only_on_request_and_never_a_store_with_
     assert ids_in(copy) == ids_in(store)
     with pytest.raises(UsageError, match="is the store itself"):
         hf.backup(store, store, replace=True)
+    for kept in ("-wal", "-shm", "-journal", "-lock", "-gate"):
+        with pytest.raises(UsageError, match="belongs to the database"):
+            hf.backup(store, f"{store}{kept}", replace=True)
+    with pytest.raises(UsageError, match="name of the backup is empty"):
+        hf.backup(store, "")
     with pytest.raises(UsageError, match="there is no folder"):
         hf.backup(store, tmp_path / "missing" / "backup.db")
     Path(f"{copy}-wal").write_bytes(b"x")
@@ -194,6 +199,43 @@ def test_R1_two_backups_into_one_file_are_refused_and_a_dead_one_leaves_room_for
     partial.write_bytes(b"half a backup")
     hf.backup(store, copy)
     assert not partial.exists()
+    assert audit(copy) == []
+
+
+class FullFile(apsw.VFSFile):
+    """A file on a disk without space."""
+
+    def xWrite(self, data: bytes, offset: int) -> None:  # noqa: ARG002 - SQLite's name
+        raise apsw.FullError("no space")
+
+
+class FullDisk(apsw.VFS):
+    """The default file system, without space for further pages."""
+
+    def __init__(self) -> None:
+        self._base = apsw.vfs_names()[0]
+        super().__init__("full-disk", self._base)
+
+    def xOpen(self, name: Any, flags: list[int]) -> apsw.VFSFile:
+        return FullFile(self._base, name, flags)
+
+
+def test_R1_a_full_disk_is_named_and_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, copy = tmp_path / "shop.db", tmp_path / "backup.db"
+    together(filled(store))
+    disk = FullDisk()
+    opened = apsw.Connection
+
+    def connect(path: str, **more: Any) -> apsw.Connection:
+        return opened(path, vfs="full-disk", **more) if path.endswith(".partial") else opened(path, **more)
+
+    monkeypatch.setattr("apsw.Connection", connect)
+    with pytest.raises(hf.StoreError, match=r"no space for the copy .*backup\.db"):
+        hf.backup(store, copy)
+    monkeypatch.undo()
+    disk.unregister()
+    assert sorted(each.name for each in tmp_path.glob("backup*")) == []
+    hf.backup(store, copy)
     assert audit(copy) == []
 
 

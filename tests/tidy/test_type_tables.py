@@ -27,11 +27,12 @@ from holdfast.runtime.committer import MAY_CLOSE_OTHERS
 from holdfast.storage.members.attempts import CancelActivity
 from holdfast.storage.members.base import CommitMember
 from holdfast.storage.members.contract_rows import InsertReport, InsertRequest
-from holdfast.storage.members.instances import RetryBlocked, Start, Terminate, Watch
+from holdfast.storage.members.instances import Pause, Resume, RetryBlocked, SetAttributes, Start, Terminate, Watch
 from holdfast.storage.members.member import Member
 from holdfast.storage.members.messages import AskQuery, Deliver
 from holdfast.storage.members.outcomes import Outcome
 from holdfast.storage.members.restoring import LiftNumbers, RestoreInstances
+from holdfast.storage.members.retention import DeleteExecutions, DeleteFamilies
 from holdfast.storage.relational.apply.dispatch import APPLY_BY_TYPE
 
 EVENTS = set(get_args(ev.HistoryEvent))
@@ -66,8 +67,9 @@ TABLES: dict[str, tuple[Collection[Any], set[Any], set[Any]]] = {
         set(),
     ),
     "a client commits these members without a lease": (
-        {Start, Terminate, Deliver, AskQuery, CancelActivity, RetryBlocked, InsertRequest, InsertReport, Watch}
-        | {LiftNumbers, RestoreInstances},
+        {Start, Terminate, Deliver, AskQuery, CancelActivity, RetryBlocked, SetAttributes}
+        | {Pause, Resume, InsertRequest, InsertReport, Watch, LiftNumbers, RestoreInstances}
+        | {DeleteFamilies, DeleteExecutions},
         {member for member in MEMBERS if member.needs_lease is not CommitMember.needs_lease},
         set(),
     ),
@@ -86,14 +88,20 @@ TABLES: dict[str, tuple[Collection[Any], set[Any], set[Any]]] = {
     "a flow's state reads every event that a flow has": (
         FLOW_STATE,
         EVENTS,
-        # A release is an update; `NodeReleased` has its effect. No side effects are recorded; ends change no node.
-        {ev.SideEffectRecorded, ev.EventSetAside} | UPDATES | CODE_ENDS | EXTERNAL_ENDS,
+        # A release is an update; `NodeReleased` has its effect. No side effects are recorded. Nodes read no attributes.
+        # Ends change no node.
+        {ev.SideEffectRecorded, ev.PatchApplied, ev.EventSetAside, ev.AttributesChanged}
+        | UPDATES
+        | CODE_ENDS
+        | EXTERNAL_ENDS,
     ),
     "verify reads every event, flows and updates in modules of their own": (
         _READERS,
         EVENTS,
-        # Nothing else in the store is compared with these three.
-        FLOW_COMMANDS | UPDATES | {ev.ChildCancelRequested, ev.EventRaised, ev.SideEffectRecorded},
+        # Nothing else in the store is compared with these five.
+        FLOW_COMMANDS
+        | UPDATES
+        | {ev.ChildCancelRequested, ev.EventRaised, ev.SideEffectRecorded, ev.AttributesChanged, ev.PatchApplied},
     ),
     "every event with a payload names its field": (
         {each for each in EVENTS if each.payload_field},
@@ -141,8 +149,9 @@ def _named(types: Collection[Any]) -> list[str]:
 
 MEMBER_DEFAULTS: Mapping[str, str] = {
     "_is_likely": "AnswerQuery AskQuery Block CancelActivity ClaimAttempts ClaimInstances ClaimQueries CloseChildren "
-    "DeleteQueries Expire HandleReports InsertReport InsertRequest LiftNumbers MarkWorkerLost QueueAttempts "
-    "ReleaseUnknown RestoreInstances RetryBlocked SaveFlow SetDeadline StreamValues Terminate",
+    "DeleteExecutions DeleteFamilies DeleteQueries Expire HandleReports InsertReport InsertRequest LiftNumbers "
+    "MarkWorkerLost Pause QueueAttempts ReleaseUnknown RestoreInstances Resume RetryBlocked SaveFlow SetAttributes "
+    "SetDeadline StreamValues Terminate",
 }
 """Functions that match on a member of a commit, with the members that take the default branch."""
 

@@ -58,6 +58,14 @@ RESTORING: Final = (
         BACKUP,
     ),
     in_python(
+        "a backup replaces the log of a store",
+        "R1",
+        "audit/backup",
+        "if kept and database.exists():",
+        "if False:",
+        BACKUP,
+    ),
+    in_python(
         "a restore lifts the numbers beside an active worker",
         "R2",
         "storage/relational/apply/restoring",

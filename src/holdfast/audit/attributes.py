@@ -5,7 +5,7 @@ from itertools import groupby
 
 from holdfast.audit.problems import Finding, Rule
 from holdfast.core.attributes import (
-    MOST_ATTRIBUTES,
+    MOST_STORED,
     AttributeType,
     StoredAttribute,
     checked_attribute_name,
@@ -24,8 +24,8 @@ def check_attributes(instance: RawInstance, rows: Sequence[RawAttribute]) -> Ite
         problem = _problem_of(name, list(values), instance.created_at_ms)
         if problem is not None:
             yield Rule.ATTRIBUTES_AGREE, f"its attribute {name[:100]!r} {problem}"
-    if names > MOST_ATTRIBUTES:
-        yield Rule.ATTRIBUTES_AGREE, f"it has {names:,} attributes, and {MOST_ATTRIBUTES} are allowed"
+    if names > MOST_STORED:
+        yield Rule.ATTRIBUTES_AGREE, f"it has {names:,} attributes, and {MOST_STORED} are possible"
 
 
 def _problem_of(name: str, rows: Sequence[RawAttribute], created_at_ms: int) -> str | None:

@@ -21,6 +21,8 @@ LOGS: Final = ("-wal", "-journal")
 """Files beside a database whose content SQLite applies to it."""
 COMPANIONS: Final = (*LOGS, "-shm")
 """Files that SQLite makes beside a database."""
+KEPT_BESIDE: Final = (*COMPANIONS, "-lock", "-gate")
+"""The same, with those of Holdfast. No backup takes such a name beside its database, also not with `replace`."""
 FILE_MODE: Final = 0o600
 
 
@@ -65,6 +67,8 @@ def backup(
     if compose.is_address(store):
         raise UsageError(compose.backup_refusal(str(store)))
     source = Path(compose.checked_path(store))
+    if not str(file):
+        raise UsageError("the name of the backup is empty; name a file")
     target = Path(compose.checked_path(file))
     _check_target(source, target, replace=replace)
     show = progress or _show_nothing
@@ -85,6 +89,12 @@ def _show_nothing(phase: BackupPhase, done: int, total: int) -> None:
 def _check_target(source: Path, target: Path, *, replace: bool) -> None:
     if not target.parent.is_dir():
         raise UsageError(f"there is no folder {target.parent} for the backup {target.name}; make it")
+    kept = next((suffix for suffix in KEPT_BESIDE if target.name.endswith(suffix)), "")
+    database = target.with_name(target.name.removesuffix(kept))
+    if kept and database.exists():
+        raise UsageError(
+            f"{target} is the name of a file that belongs to the database {database.name}; name another file"
+        )
     if source.exists() and target.exists() and source.samefile(target):
         raise UsageError(f"{target} is the store itself; name another file")
     if target.exists():

@@ -20,6 +20,7 @@ from typing import (
     Concatenate,
     Final,
     Generic,
+    Literal,
     NamedTuple,
     ParamSpec,
     Protocol,
@@ -348,6 +349,22 @@ def _checked_retry(retry: object) -> Retry:
     return retry or Retry()
 
 
+OnExhausted = Literal["fail", "pause"]
+"""What happens when the retries of an activity are used up."""
+
+
+def checked_on_exhausted(chosen: object) -> bool:
+    """Whether the instance is paused when the retries are used up (R26)."""
+    if chosen not in ("fail", "pause"):
+        raise InvalidOption(f"on_exhausted must be 'fail' or 'pause', not {chosen!r}")
+    return chosen == "pause"
+
+
+def _check_flags(**flags: bool) -> None:
+    for name, value in flags.items():
+        checked_bool(value, name)
+
+
 def _external_options(claim_timeout: Duration | None, *, is_external: bool) -> ExternalOptions | None:
     timeout_ms = checked_timeout_ms(claim_timeout, "claim_timeout", omitted="300 s")
     if timeout_ms is not None and not is_external:
@@ -471,6 +488,7 @@ def activity(
     external: bool = False,
     claim_timeout: Duration | None = None,
     max_claims: int = DEFAULT_LEG1_LIMIT,
+    on_exhausted: OnExhausted = "fail",
 ) -> ActivityDecorator: ...
 def activity(
     fn: Callable[..., Any] | None = None,
@@ -491,13 +509,13 @@ def activity(
     external: bool = False,
     claim_timeout: Duration | None = None,
     max_claims: int = DEFAULT_LEG1_LIMIT,
+    on_exhausted: OnExhausted = "fail",
 ) -> Any:
     """Mark a function, or a method of objects that workers register, as an activity (A11).
 
-    `async def` runs on the engine's event loop, `def` in a thread, and with `process` in a process that ends with its
-    parent. The four time-outs: `start_to_close` bounds one attempt, `heartbeat` the time between two
-    `hf.heartbeat` calls, `schedule_to_start` the wait for a worker, `schedule_to_close` all attempts together.
-
+    `async def` runs on the engine's event loop, `def` in a thread, with `process` in a process that ends with its
+    parent. Time-outs: `start_to_close` bounds one attempt, `heartbeat` the time between two `hf.heartbeat` calls,
+    `schedule_to_start` the wait for a worker, `schedule_to_close` all attempts together.
     A generator delivers each value that it yields, and a yield counts as a heartbeat. With `resumable` an attempt
     continues where the one before ended (`hf.activity_info().delivered`); without, the workflow receives
     `hf.StreamRestarted`. `prepare` is called before each body: its value is ``hf.activity_info().prepared`` there.
@@ -505,11 +523,10 @@ def activity(
     With `external` the function has no body: it declares an activity that an executor outside of Holdfast claims, runs
     and reports, by rows (`activity_events`) or by ``holdfast activity``. `claim_timeout` (300 s) releases a claim that
     is silent before it runs; after `max_claims` claims the activity fails with `hf.ClaimsExhausted`. With the result
-    ``AsyncIterator[T]`` the executor sends values as responses.
+    ``AsyncIterator[T]`` the executor sends values as responses. With ``on_exhausted="pause"`` the instance is PAUSED
+    when the retries are used up: `Handle.resume` tries again.
     """
-    checked_bool(process, "process")
-    checked_bool(resumable, "resumable")
-    checked_bool(external, "external")
+    _check_flags(process=process, resumable=resumable, external=external)
     options = ActivityOptions(
         queue=checked_name(queue, "a queue"),
         retry=_checked_retry(retry).policy(),
@@ -522,6 +539,7 @@ def activity(
         prepares=prepare is not None,
         max_claims=checked_integer(max_claims, "max_claims", least=1, most=MAX_LEG1_ENTRIES),
         external=_external_options(claim_timeout, is_external=external),
+        pauses=checked_on_exhausted(on_exhausted),
     )
 
     def mark(function: Callable[..., Any]) -> Activity[Any, Any]:

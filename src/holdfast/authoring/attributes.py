@@ -18,7 +18,8 @@ class WorkflowAttributes(MutableMapping[str, AttributeValue]):
     """The attributes of the instance: ``hf.attributes["customer"] = "acme"``. Continue-as-new carries them over.
 
     A value is a str, int, float, bool, a datetime with a time zone, or a list of str. A list that is read is a copy:
-    change it, and assign it again. From outside: ``client.list('a.customer = "acme"')``.
+    change it, and assign it again. From outside: ``client.list('a.customer = "acme"')`` and
+    `Handle.set_attributes`, whose changes the code reads as messages (F10).
     """
 
     def __setitem__(self, name: str, value: AttributeValue) -> None:

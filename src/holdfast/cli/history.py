@@ -31,14 +31,14 @@ from holdfast.cli.explain import LONGEST_KEY, digits_text
 from holdfast.cli.store_option import read_store, require_instance, use_client
 from holdfast.client.client import Client
 from holdfast.client.views.history import Change
-from holdfast.client.views.instances import short_failure
+from holdfast.client.views.instances import event_fields, short_failure
 from holdfast.client.views.report import InstanceReport, read_report
 from holdfast.core import history as ev
 from holdfast.core.collation import MEANING, PADDING, Digit
-from holdfast.core.history import ActivityScheduled, HistoryEvent, Payload, encode_event
+from holdfast.core.history import ActivityScheduled, HistoryEvent, Payload
 from holdfast.core.lifecycle import InstanceState
 from holdfast.errors import UsageError
-from holdfast.payloads.failures import Failure
+from holdfast.payloads.failures import RecordedFailure
 from holdfast.runtime.platform import Platform
 from holdfast.runtime.session import StoreSession
 from holdfast.storage.contract import OpenableStore, Store
@@ -100,7 +100,7 @@ def _print(report: InstanceReport, newest: int) -> None:
     left_out = max(0, len(events) - newest)
     rows = [[Text(name) for name in ("step", "time (UTC)", "event", "")]]
     for number, event in enumerate(events[left_out:], left_out):
-        fields: dict[str, Any] = msgspec.json.decode(encode_event(event))
+        fields = event_fields(event)
         kind = fields.pop("event")
         time_ms = fields.pop("time_ms", None)
         describe = DESCRIBED.get(type(event))
@@ -136,7 +136,7 @@ def _short(name: str, value: Any) -> str:
         value = fields.get("data") if is_payload else fields
     if name == "failure":
         with suppress(msgspec.ValidationError):
-            return short_failure(msgspec.convert(value, Failure))
+            return short_failure(msgspec.convert(value, RecordedFailure))
     return msgspec.json.encode(value).decode()
 
 

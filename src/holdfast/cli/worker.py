@@ -19,7 +19,7 @@ from holdfast.cli.exits import EXIT_INTERRUPTED
 from holdfast.cli.signals import EarlySignals, Signals, StoppedEarly, end_process, stopping_early
 from holdfast.cli.store_option import StoreName, store_path
 from holdfast.client.client import Client, connect
-from holdfast.client.embedded_worker import DEFAULT_MAX_ACTIVITIES, checked_loop_timeout_ms
+from holdfast.client.embedded_worker import DEFAULT_MAX_ACTIVITIES, checked_build, checked_loop_timeout_ms
 from holdfast.client.worker import Worker
 from holdfast.compose import display_name
 from holdfast.core.leases import LOOP_TIMEOUT_MS, WORKER_LEASE_MS
@@ -29,6 +29,7 @@ from holdfast.runtime.platform import Platform
 
 if TYPE_CHECKING:
     from holdfast.cli.metrics import ListenAddress
+    from holdfast.cli.otel import Providers
 
 logger = logging.getLogger("holdfast")
 
@@ -54,6 +55,8 @@ class WorkerRequest:
     payload_limit: int
     metrics: "ListenAddress | None"
     context: ContextFactory | None
+    build: str
+    otel: "Providers | None"
 
 
 def worker(
@@ -67,13 +70,15 @@ def worker(
     same_host: bool = True,
     metrics: str | None = None,
     context: str | None = None,
+    build: str | None = None,
+    otel: bool = False,
     payload_limit: int = PAYLOAD_LIMIT_BYTES,
     store: str | None = None,
 ) -> None:
     """Run workflows and activities that others start, until a signal ends the worker."""
     logging.basicConfig(level=logging.INFO, format=LOG_FORMAT)
     try:
-        with stopping_early() as early:
+        with stopping_early() as early, _otel(otel) as providers:
             modules = [load_module(source) for source in applications]
             registry = _registry(modules, applications)
             request = WorkerRequest(
@@ -91,6 +96,8 @@ def worker(
                 ),
                 None if metrics is None else _metrics_address(metrics),
                 None if context is None else checked_context(load_function(context, "--context")),
+                checked_build(build) or registry.build,
+                providers,
             )
             early.keep()
             code = asyncio.run(_work(request, early))
@@ -131,6 +138,17 @@ def _metrics_address(option: str) -> "ListenAddress":
     return parse_address(option)
 
 
+@contextmanager
+def _otel(is_asked_for: bool) -> "Generator[Providers | None]":
+    if not is_asked_for:
+        yield None
+        return
+    from holdfast.cli.otel import providers  # noqa: PLC0415 - for one option
+
+    with providers() as found:
+        yield found
+
+
 async def _work(request: WorkerRequest, early: EarlySignals) -> int:
     signals = Signals(request.drain_seconds)
     serving = asyncio.create_task(_serve(request, signals))
@@ -163,6 +181,9 @@ async def _serve(request: WorkerRequest, signals: Signals) -> None:
             lease=request.lease_seconds,
             loop_timeout=request.loop_timeout_seconds,
             context=request.context,
+            build=request.build,
+            tracing=None if request.otel is None else request.otel.tracer,
+            metrics=None if request.otel is None else request.otel.meter,
         )
         with _serving_metrics(request, client, running) as url:
             async with running:
@@ -193,7 +214,7 @@ def _headline(running: Worker, request: WorkerRequest) -> str:
     code = f"{count_text(len(registry.workflows), 'workflow')}, {count_text(len(registry.activities), 'activity')}"
     return (
         f"worker {running.key} serves {safe(', '.join(request.queues))} in {safe(display_name(request.path))}: "
-        f"{code}, {request.concurrency} at once, lease {request.lease_seconds:g} s"
+        f"{code}, {request.concurrency} at once, lease {request.lease_seconds:g} s, build {safe(request.build)}"
     )
 
 

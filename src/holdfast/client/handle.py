@@ -1,7 +1,7 @@
 """A handle: the calls of a client about one instance."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from typing import Any, Final, Generic, TypeVar, cast, overload
 
 import msgspec
@@ -20,10 +20,13 @@ from holdfast.client.views.instances import (
     Summary,
     Values,
     check_page,
+    event_fields,
+    require_there,
     summary,
 )
 from holdfast.client.views.obstacles import waiting_sentence
-from holdfast.core.history import ActivityScheduled, HistoryEvent, decode_events, encode_event, payloads_of
+from holdfast.core.attributes import AttributeValue
+from holdfast.core.history import ActivityScheduled, HistoryEvent, decode_events, payloads_of
 from holdfast.errors import HoldfastError, StoreError
 from holdfast.payloads.encoding import decode
 from holdfast.payloads.failures import describe_error
@@ -127,6 +130,34 @@ class Handle(Generic[R_co]):
         the next deploy or request. Raises `InstanceNotBlocked`, and `InstanceClosed` if the instance has ended.
         """
         await self._calls.retry_blocked(self._id, self.number)
+
+    async def pause(self, reason: str | None = None, *, family: bool = False) -> None:
+        """Pause the instance (R20): no turn is taken and no attempt begins until `resume`. Running bodies continue.
+
+        Returns when the pause is on disk. A second pause changes nothing. With `family` its open descendants are
+        paused, too. Raises `InstanceNotRunning` for an instance that is BLOCKED or was asked to cancel, and
+        `InstanceClosed`.
+        """
+        await self._calls.pauses.pause(self._id, self.number, reason, family=family)
+
+    async def resume(self, *, extend: Duration | None = None, fail: bool = False, family: bool = False) -> None:
+        """Let a PAUSED instance continue (R22). A deadline that has passed meanwhile is applied first.
+
+        `extend` moves the deadline by so much. If the instance was paused because an activity had used up its retries
+        (``on_exhausted="pause"``), the activity is tried again with a fresh budget; with `fail` it fails instead. With
+        `family` the PAUSED descendants continue, too. Raises `InstanceNotPaused`, `NothingExhausted` for a `fail`
+        without such an activity, and `InstanceClosed`.
+        """
+        await self._calls.pauses.resume(self._id, self.number, extend=extend, fail=fail, family=family)
+
+    async def set_attributes(self, values: Mapping[str, AttributeValue | None]) -> dict[str, AttributeValue]:
+        """Set attributes of the instance, and delete those whose value is None. Returns all that it has then.
+
+        Filters see the change when this returns. The code of an open instance reads it as a message, in the order of
+        events and updates. Instances that have ended can be changed, too. Raises `InvalidAttribute` and
+        `InstanceNotFound`.
+        """
+        return await self._calls.set_attributes(self._id, self.number, values)
 
     async def cancel_activity(self, activity: str) -> None:
         """Cancel one activity, which gives its workflow an `ActivityCancelled` when its attempt has ended (A1).
@@ -309,7 +340,9 @@ class Handle(Generic[R_co]):
 
     async def state(self) -> dict[str, Any]:
         """The values that the workflow has in `hf.state`, as of its last commit, also after its end."""
-        values = await self._calls.store.read_state_values((await self._record()).number)
+        record = await self._record()
+        values = await self._calls.store.read_state_values(record.number)
+        await require_there(self._calls.store, record)
         return {key: decode(value) for key, value in values.items() if key}
 
     async def history(self, execution: int | None = None) -> list[HistoryEntry]:
@@ -318,7 +351,7 @@ class Handle(Generic[R_co]):
         entries: list[HistoryEntry] = []
         inputs = await self._inputs(record)
         for number, (turn, event) in enumerate(await self._whole_events(record)):
-            fields: dict[str, Any] = msgspec.json.decode(encode_event(event))
+            fields = event_fields(event)
             if isinstance(event, ActivityScheduled) and event.activity in inputs:
                 fields["input"] = {"data": inputs[event.activity]}
             entries.append(HistoryEntry(number=number, turn=turn, kind=fields.pop("event"), fields=fields))
@@ -348,6 +381,7 @@ class Handle(Generic[R_co]):
         events = await self._events(record)
         named = {payload.reference for _, event in events for payload in payloads_of(event)} - {""}
         payloads = await self._calls.store.read_payloads(record.number, named)
+        await require_there(self._calls.store, record)
         return [(turn, inline(event, payloads)) for turn, event in events]
 
     async def _events(self, record: InstanceRecord) -> list[tuple[int, HistoryEvent]]:

@@ -139,7 +139,11 @@ def _signature(data: bytes, key: bytes) -> bytes:
 
 def _write_cursor(place: _Place, key: bytes) -> str:
     data = msgspec.msgpack.encode(place)
-    return base64.urlsafe_b64encode(_signature(data, key) + data).decode().rstrip("=")
+    return _text_of(_signature(data, key) + data)
+
+
+def _text_of(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).decode().rstrip("=")
 
 
 def _read_cursor(cursor: object, key: bytes, order: PageOrder, digest: bytes) -> _Place:
@@ -148,6 +152,8 @@ def _read_cursor(cursor: object, key: bytes, order: PageOrder, digest: bytes) ->
     try:
         decoded = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
     except (binascii.Error, ValueError):
+        decoded = b""
+    if _text_of(decoded) != cursor:  # base64 has several spellings of one value
         decoded = b""
     signature = decoded[:SIGNATURE_BYTES]
     data = decoded[SIGNATURE_BYTES:]

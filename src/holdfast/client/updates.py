@@ -32,14 +32,14 @@ from holdfast.errors import (
     WorkflowBlocked,
 )
 from holdfast.payloads.encoding import decode
-from holdfast.payloads.failures import Failure, Resolver, describe_error, to_exception
+from holdfast.payloads.failures import RecordedFailure, Resolver, describe_error, to_exception
 from holdfast.runtime.session import StoreSession
 from holdfast.storage.members.messages import Deliver
 from holdfast.storage.members.outcomes import Delivered
 from holdfast.storage.records import InstanceId, InstanceNumber, InstanceRecord, UpdateRow
 from holdfast.storage.wakeups import EVERY_CHANGE
 
-_failure: Final = msgspec.json.Decoder(Failure)
+_failure: Final = msgspec.json.Decoder(RecordedFailure)
 _payload: Final = msgspec.json.Decoder(Payload)
 
 
@@ -165,9 +165,10 @@ class UpdateClient:
 
     async def _send(self, message: Deliver, what: str) -> InstanceNumber:
         """Commit an update into the inbox of its instance."""
-        delivered = await self._local.deliver(message)
-        await self.check_delivered(message, delivered, what)
-        return delivered.instance.number
+        with self._session.spans.sending("update", name_of(message), message.id) as context:
+            delivered = await self._local.deliver(with_trace(message, context) or message)
+            await self.check_delivered(message, delivered, what)
+            return delivered.instance.number
 
     async def check_delivered(self, message: Deliver, delivered: Delivered, what: str) -> None:
         """Raise unless the instance takes the update, or took it before (G7)."""
@@ -266,6 +267,13 @@ def described(message: Deliver) -> str:
 def name_of(message: Deliver) -> str:
     """The name of the update that a message brings."""
     return message.event.name if isinstance(message.event, UpdateAccepted) else ""
+
+
+def with_trace(message: Deliver | None, context: str) -> Deliver | None:
+    """The message of an update with the span that sends it."""
+    if message is None or not isinstance(message.event, UpdateAccepted) or not context:
+        return message
+    return msgspec.structs.replace(message, event=msgspec.structs.replace(message.event, trace=context))
 
 
 def type_of(update: str | Update[Any], returns: Any) -> Any:

@@ -10,7 +10,7 @@ import datetime as dt
 import math
 import re
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Final, TypeAlias, cast
 
@@ -22,6 +22,8 @@ AttributeValue: TypeAlias = str | int | float | bool | dt.datetime | list[str]
 """The values that an attribute can have."""
 
 MOST_ATTRIBUTES: Final = 50
+MOST_STORED: Final = 4 * MOST_ATTRIBUTES
+"""More are damage. The code and clients may each add some before they read those of the other (F10)."""
 LONGEST_NAME: Final = 64
 LONGEST_TEXT_BYTES: Final = 1_000
 """An index of PostgreSQL holds keys of about 2,700 bytes, with the name."""
@@ -67,6 +69,30 @@ class AttributeChange(msgspec.Struct, frozen=True, gc=False):
 
 Attributes: TypeAlias = Mapping[str, StoredAttribute]
 """The attributes of one instance by name."""
+
+
+def changed_attributes(attributes: Attributes, changes: Iterable[AttributeChange]) -> dict[str, StoredAttribute]:
+    """The attributes after some changes."""
+    changed = dict(attributes)
+    for change in changes:
+        if change.value is None:
+            changed.pop(change.name, None)
+        else:
+            changed[change.name] = change.value
+    return changed
+
+
+def checked_changes(values: object) -> tuple[AttributeChange, ...]:
+    """The changes that a client asks for (F10): values by name, and None for each attribute to delete."""
+    if not isinstance(values, Mapping):
+        raise InvalidAttribute(f"set_attributes takes a mapping of names to values, not {type(values).__name__}")
+    given = cast("Mapping[str, AttributeValue | None]", values)
+    if not 1 <= len(given) <= MOST_ATTRIBUTES:
+        raise InvalidAttribute(f"set_attributes takes 1 to {MOST_ATTRIBUTES} attributes, not {len(given):,}")
+    return tuple(
+        AttributeChange(checked_attribute_name(name), None if value is None else store_value(name, value))
+        for name, value in given.items()
+    )
 
 
 def checked_attribute_name(name: object) -> str:

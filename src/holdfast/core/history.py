@@ -65,6 +65,8 @@ class Started(HistoryEventBase, frozen=True, tag="started"):
     time_ms: int
     workflow: str
     version: str
+    """The version on which the execution runs, recorded by its first turn. Before that, the version of the start, or ""
+    if none was chosen."""
     seed: int
     input: Payload
     execution: int = 1
@@ -79,6 +81,8 @@ class Started(HistoryEventBase, frozen=True, tag="started"):
     """The largest payload in bytes that this execution may produce; 0 if an older release started it."""
     attributes: dict[str, StoredAttribute] | None = None
     """The attributes with which it begins: those of the start, or of the execution before this one (F2)."""
+    trace: str = ""
+    """The trace context of the start (`core.trace_context`); empty if it was not traced (M4)."""
 
 
 class ActivityCompleted(HistoryEventBase, frozen=True, tag="activity_completed"):
@@ -121,6 +125,8 @@ class EventReceived(HistoryEventBase, frozen=True, tag="event_received"):
     id: str = ""
     at_end: bool = False
     """It was in the inbox when the main function ended, and was applied before its tasks were cancelled (G14)."""
+    trace: str = ""
+    """The trace context of its sender."""
 
 
 class CancelRequested(HistoryEventBase, frozen=True, tag="cancel_requested"):
@@ -130,6 +136,13 @@ class CancelRequested(HistoryEventBase, frozen=True, tag="cancel_requested"):
     reason: str = ""
     by_deadline: bool = False
     descendants: bool = False
+
+
+class AttributesChanged(HistoryEventBase, frozen=True, tag="attributes_changed"):
+    """A client set or deleted attributes (F10). The store has them already; None deletes one."""
+
+    time_ms: int
+    values: dict[str, StoredAttribute | None]
 
 
 class ActivityYielded(HistoryEventBase, frozen=True, tag="activity_yielded"):
@@ -213,6 +226,8 @@ class UpdateAccepted(HistoryEventBase, frozen=True, tag="update_accepted"):
     input: Payload
     at_end: bool = False
     """As in `EventReceived`."""
+    trace: str = ""
+    """As in `EventReceived`."""
 
 
 # ---------------------------------------------------------------- commands
@@ -286,6 +301,20 @@ class SideEffectRecorded(HistoryEventBase, frozen=True, tag="side_effect_recorde
 
     def describe(self) -> str:
         return f"side effect number {self.number}"
+
+
+class PatchApplied(HistoryEventBase, frozen=True, tag="patch_applied"):
+    """The code reached ``hf.patched(name)`` for the first time in this execution, and takes the new branch (R14).
+
+    Replay does not compare it with what the code does: code without the call takes the new branch, too.
+    """
+
+    identity = ("name",)
+
+    name: str
+
+    def describe(self) -> str:
+        return f"the patch {self.name!r}"
 
 
 class ExecutionCompleted(HistoryEventBase, frozen=True, tag="workflow_completed"):
@@ -403,6 +432,8 @@ class ContinuedAsNew(HistoryEventBase, frozen=True, tag="continued_as_new"):
     payload_field = "input"
 
     input: Payload
+    on_newest: bool = False
+    """The next execution moves to the newest version (R7)."""
 
     def describe(self) -> str:
         return "the end of this execution, to be continued as new"
@@ -579,6 +610,7 @@ Input = (
     | TimerFired
     | EventReceived
     | CancelRequested
+    | AttributesChanged
     | ActivityYielded
     | ChildAnswer
     | UpdateAccepted
@@ -590,6 +622,7 @@ Command = (
     | TimerStarted
     | TimerCancelled
     | SideEffectRecorded
+    | PatchApplied
     | ExecutionCompleted
     | ExecutionFailed
     | EventAwaited
@@ -615,6 +648,7 @@ INPUTS: Final = (
     TimerFired,
     EventReceived,
     CancelRequested,
+    AttributesChanged,
     ActivityYielded,
     ChildStarted,
     *CHILD_ENDS,

@@ -16,7 +16,7 @@ from datetime import timedelta
 from enum import IntEnum
 from typing import Any, TypeAlias, TypedDict, cast
 
-from holdfast.authoring.activity import Activity, AnyActivity, Retry
+from holdfast.authoring.activity import Activity, AnyActivity, OnExhausted, Retry
 from holdfast.authoring.definition import Definition
 from holdfast.authoring.validation import checked_name
 from holdfast.authoring.workflow import AnyWorkflow, Workflow
@@ -305,6 +305,7 @@ class FlowBuilder(FlowWorkflow):
         start_to_close: float | timedelta | str | None = None,
         schedule_to_close: float | timedelta | str | None = None,
         heartbeat: float | timedelta | str | None = None,
+        on_exhausted: OnExhausted | None = None,
     ) -> NodeRef:
         """Run an activity. `input` has its arguments: a mapping by name, a list by position, or one expression.
 
@@ -325,6 +326,7 @@ class FlowBuilder(FlowWorkflow):
             "start_to_close": start_to_close,
             "schedule_to_close": schedule_to_close,
             "heartbeat": heartbeat,
+            "on_exhausted": on_exhausted,
         }
         return self._add(node_id, "run", after, arguments)
 

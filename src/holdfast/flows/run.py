@@ -69,13 +69,13 @@ from holdfast.flows.node_actions import (
     stop_node,
 )
 from holdfast.flows.workflow import read_input
-from holdfast.payloads.failures import Failure, Resolver, failure_of, qualified_name
+from holdfast.payloads.failures import RecordedFailure, Resolver, failure_of, qualified_name
 from holdfast.payloads.limits import PayloadLimit
 
 MOST_ROUNDS_AT_ONCE: Final = 1_000
 """Rounds of cycles in one turn: a cycle that waits for nothing would never end."""
 _encode: Final = msgspec.json.Encoder().encode
-_decode: Final = msgspec.json.Decoder(Failure).decode
+_decode: Final = msgspec.json.Decoder(RecordedFailure).decode
 
 ANYTHING: Final = "Exception"
 """Catches every error of an activity, also one whose type is not known here."""
@@ -130,6 +130,7 @@ class FlowRun:
         "_unclear_edges",
         "_unclear_nodes",
         "_watch",
+        "began_at_ms",
         "depth",
         "flow",
         "identity",
@@ -143,6 +144,7 @@ class FlowRun:
         "scheduler",
         "seed",
         "state",
+        "trace",
         "values",
         "version",
     )
@@ -171,10 +173,12 @@ class FlowRun:
         self.scheduler.lasting = flow.lasting
         self._payloads = {} if payloads is None else payloads
         self.values = InstanceValues(flow, identity.instance_id, self.state, self._payloads)
-        self.version = ""
+        self.version = flow.definition.version
         self.parent = ""
         self.depth = 0
         self.seed = 0
+        self.trace = ""
+        self.began_at_ms = 0
         self.now_ms = 0
         self.output = TurnOutput()
         """The output of this turn."""
@@ -220,7 +224,7 @@ class FlowRun:
 
     @property
     def attributes(self) -> Attributes:
-        """Empty: a flow is never continued as new, and its attributes are those of its start."""
+        """Empty: a flow is never continued as new, and its nodes neither read nor set attributes."""
         return {}
 
     def awaits_timer(self, timer: int) -> bool:
@@ -300,7 +304,7 @@ class FlowRun:
         del has_more
         self.now_ms = max(self.now_ms, event.time_ms)
         if type(event) is ev.Started and not event.flow:
-            event = msgspec.structs.replace(event, flow=self.flow.hash)
+            event = msgspec.structs.replace(event, flow=self.flow.hash, version=self.version)
         self.output.events.append(event)
         place = self.state.apply(event)
         if not self.is_done:
@@ -492,9 +496,10 @@ class FlowRun:
 
     def _take_start(self, event: ev.Started) -> None:
         self.seed = event.seed
-        self.version = event.version
         self.parent = event.parent
         self.depth = event.depth
+        self.trace = event.trace
+        self.began_at_ms = event.time_ms
         self.values.set_input(read_input(self.flow.definition, bytes(self.data_of(event.input))))
 
     def _started(self, event: ev.Started, _: NodePlace | None) -> None:
@@ -630,6 +635,9 @@ class FlowRun:
         else:
             self.interrupt(event.reason, descendants=event.descendants)
 
+    def _attributes_changed(self, _: ev.AttributesChanged, __: NodePlace | None) -> None:
+        """Nodes do not read attributes, and the store has the change already."""
+
     # ------------------------------------------------------------ the end
 
     def _complete(self) -> None:
@@ -670,6 +678,7 @@ _APPLY: Final[dict[type[ev.Input], Callable[[FlowRun, Any, NodePlace | None], No
     ev.TimerFired: FlowRun._timer_fired,  # noqa: SLF001
     ev.EventReceived: FlowRun._event_received,  # noqa: SLF001
     ev.CancelRequested: FlowRun._cancel_requested,  # noqa: SLF001
+    ev.AttributesChanged: FlowRun._attributes_changed,  # noqa: SLF001
     ev.ActivityYielded: FlowRun._yielded,  # noqa: SLF001
     ev.ChildStarted: FlowRun._answered,  # noqa: SLF001
     ev.ChildRefused: FlowRun._child_failed,  # noqa: SLF001

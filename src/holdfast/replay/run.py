@@ -11,7 +11,7 @@ import asyncio
 import logging
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import Random  # noqa: TID251 - seeded from the history: the same numbers in every replay
 from typing import Any, Final, NoReturn, Protocol
 
@@ -42,6 +42,7 @@ from holdfast.replay.loop.tasks import Evicted
 from holdfast.replay.queries import QueryHandlers
 from holdfast.replay.state import AttributeValues, WorkflowState
 from holdfast.replay.streams import Streams
+from holdfast.replay.undeclared import is_declared, undeclared
 from holdfast.replay.updates import Updates
 
 _encode: Final = msgspec.json.Encoder().encode
@@ -53,6 +54,8 @@ class WorkflowCode(Protocol):
     @property
     def name(self) -> str: ...
     @property
+    def version(self) -> str: ...
+    @property
     def fn(self) -> Callable[..., Any]: ...
     @property
     def mailbox(self) -> Mailbox | None: ...
@@ -60,6 +63,8 @@ class WorkflowCode(Protocol):
     def signature(self) -> Signature: ...
     @property
     def continue_after(self) -> int: ...
+    @property
+    def declared_failures(self) -> tuple[type[Exception], ...] | None: ...
 
 
 class WorkflowRun:
@@ -81,6 +86,7 @@ class WorkflowRun:
         "_main",
         "_new_deadline",
         "_next_side_effect",
+        "_patches",
         "_queries",
         "_random",
         "_side_effects",
@@ -88,6 +94,7 @@ class WorkflowRun:
         "_streams",
         "_updates",
         "activities",
+        "began_at_ms",
         "context",
         "depth",
         "identity",
@@ -95,6 +102,7 @@ class WorkflowRun:
         "is_end_deferred",
         "parent",
         "seed",
+        "trace",
         "version",
     )
 
@@ -114,10 +122,12 @@ class WorkflowRun:
         loop = WorkflowLoop(self, watch=watch, watch_teardown=watch_teardown)
         self.context = RunContext(loop, dict(payloads or {}), resolve, limit or PayloadLimit(), guarded)
         self.identity = identity
-        self.version = ""
+        self.version = code.version
         self.parent = ""
         self.depth = 0
         self.seed = 0
+        self.trace = ""
+        self.began_at_ms = 0
         self._code = code
         self._new_deadline = new_deadline
         self._main: asyncio.Task[Any] | None = None
@@ -126,6 +136,8 @@ class WorkflowRun:
         self._next_side_effect = 0
         self._side_effects: dict[int, Payload] = {}
         """In a replay: the recorded values by number."""
+        self._patches: dict[str, bool] | None = None
+        """The decisions of `patched` by name: those of this execution, and in a replay those of its history."""
         self._cancel_reason: str | None = None
         self._is_overdue = False
         self._ignores_constraints = False
@@ -292,6 +304,15 @@ class WorkflowRun:
         self._length += len(output.events)
         return output
 
+    def assume_patched(self, names: Iterable[str]) -> None:
+        """Replay as code without these calls of `patched` does, whose new branches are all that is left (R15)."""
+        self._patches = dict.fromkeys(names, True)
+
+    @property
+    def patches(self) -> Mapping[str, bool]:
+        """What `patched` has returned, and is bound to return, for each name (R14)."""
+        return self._patches or {}
+
     def replay(self, history: Iterable[HistoryEvent]) -> None:
         """Rebuild the run from its history, and compare the commands of the code with the recorded ones (G12)."""
         context = self.context
@@ -300,6 +321,8 @@ class WorkflowRun:
         self._side_effects = {
             event.number: event.value for event in recorded if isinstance(event, ev.SideEffectRecorded)
         }
+        if patches := {event.name: True for event in recorded if type(event) is ev.PatchApplied}:
+            self._patches = (self._patches or {}) | patches
         context.replaying = True
         deferring = _inputs_before_the_end(recorded)
         produced: deque[HistoryEvent] = deque()
@@ -316,6 +339,8 @@ class WorkflowRun:
                     produced.extend(self.take_output().events)
                 elif isinstance(event, ev.FROM_OUTSIDE):
                     continue  # no input: the code never receives it
+                elif type(event) is ev.PatchApplied:
+                    continue  # a decision, and no step: the code may not ask for it any more (R14)
                 elif not produced or not event.is_same_step(produced[0]):
                     raise _mismatch(position, recorded=event, produced=produced[0] if produced else None)
                 else:
@@ -380,10 +405,27 @@ class WorkflowRun:
         context.output.events.append(ev.SideEffectRecorded(number=number, value=recorded))
         return decode(context.data_of(recorded))
 
-    def continue_as_new(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> NoReturn:
+    def patched(self, name: str) -> bool:
+        """Whether the code takes the new branch. The first call of an execution decides, and a live one records (R14).
+
+        The event does not count in `length`, which is then the same in replays of code without the call.
+        """
+        patches = self._patches
+        if patches is None:
+            patches = self._patches = {}
+        decision = patches.get(name)
+        if decision is None:
+            context = self.context
+            decision = patches[name] = not context.replaying
+            if decision:
+                context.output.events.append(ev.PatchApplied(name=name))
+                self._length -= 1
+        return decision
+
+    def continue_as_new(self, args: tuple[Any, ...], kwargs: dict[str, Any], *, on_newest: bool) -> NoReturn:
         """End this execution and request the next one, with these arguments (G4)."""
         self.context.loop.check_evicted()
-        continue_as_new(self._code, self._main, args, kwargs, self.context.checked)
+        continue_as_new(self._code, self._main, args, kwargs, self.context.checked, on_newest=on_newest)
 
     # ------------------------------------------------------------ one input
 
@@ -439,9 +481,10 @@ class WorkflowRun:
         context = self.context
         self._take_limit(started)
         self.seed = started.seed
-        self.version = started.version
         self.parent = started.parent
         self.depth = started.depth
+        self.trace = started.trace
+        self.began_at_ms = started.time_ms
         if started.kept:
             self.state.restore(started.kept)
         if started.attributes:
@@ -451,7 +494,7 @@ class WorkflowRun:
         self._main = context.loop.create_task(main, name=self._code.name)
 
     def _take_limit(self, started: ev.Started) -> None:
-        """An execution keeps the limit of the worker that took its first turn, so that each replay refuses the same.
+        """An execution keeps the version and the limit of its first turn, so that each replay does the same.
 
         The limit is always recorded: a history without one is of a release before (see `_ignores_constraints`).
         """
@@ -459,9 +502,10 @@ class WorkflowRun:
         is_recorded = context.replaying and context.needs_turn is None
         if is_recorded:
             context.limit = context.limit.of_execution(started.payload_limit)
+            self.version = started.version
         else:
-            limited = msgspec.structs.replace(started, payload_limit=context.limit.largest_bytes)
-            context.output.events[-1] = limited
+            limit = context.limit.largest_bytes
+            context.output.events[-1] = msgspec.structs.replace(started, payload_limit=limit, version=self.version)
 
     def _activity_completed(self, event: ev.ActivityCompleted) -> None:
         if not self.activities.completed(event) and self._streams is not None:
@@ -505,7 +549,8 @@ class WorkflowRun:
             self._end(ev.ExecutionCancelled(reason=self._cancel_reason))  # a cancel prevents the next execution
             return
         if continuation is not None:
-            self._end(ev.ContinuedAsNew(input=Payload(msgspec.Raw(continuation.encoded))))
+            given = Payload(msgspec.Raw(continuation.encoded))
+            self._end(ev.ContinuedAsNew(input=given, on_newest=continuation.on_newest))
             return
         if error is None:
             try:
@@ -517,6 +562,9 @@ class WorkflowRun:
             else:
                 self._end(ev.ExecutionCompleted(result=Payload(msgspec.Raw(data))))
                 return
+        declared = self._code.declared_failures
+        if declared is not None and not context.replaying and not is_declared(error, declared):
+            raise undeclared(self._code.name, error)
         self._fail(error)
 
     def _fail(self, error: BaseException) -> None:
@@ -603,6 +651,7 @@ _APPLY: Final[dict[type[ev.Input], Callable[[WorkflowRun, Any], None]]] = {
     ev.Started: WorkflowRun._started,  # noqa: SLF001
     ev.CancelRequested: WorkflowRun._cancel_requested,  # noqa: SLF001
     ev.EventReceived: lambda run, event: run.events.received(event),
+    ev.AttributesChanged: lambda run, event: run.attribute_values.receive(event.values),
     ev.ActivityYielded: lambda run, event: run.streams.yielded(event),
     ev.ChildStarted: lambda run, event: run.children.apply_reply(event),
     ev.ChildRefused: lambda run, event: run.children.apply_reply(event),

@@ -135,6 +135,16 @@ class AttributeValues:
         """Begin with the attributes of the start."""
         self.values = dict(values)
 
+    def receive(self, changes: Mapping[str, StoredAttribute | None]) -> None:
+        """Apply the change of a client. The turn writes it again, after assignments of turns that had not read it."""
+        effects = self._context.output.ensure_effects()
+        for name, value in changes.items():
+            if value is None:
+                self.values.pop(name, None)
+            else:
+                self.values[name] = value
+            effects.set_attribute(name, value)
+
     def set(self, name: str, value: StoredAttribute) -> None:
         self._context.loop.check_evicted()
         self.values[name] = value

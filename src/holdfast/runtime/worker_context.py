@@ -5,6 +5,7 @@ import msgspec
 from holdfast.authoring.launcher import Launcher
 from holdfast.authoring.provided import ContextFactory
 from holdfast.authoring.registry import Registry
+from holdfast.authoring.retention import Retention
 from holdfast.payloads.limits import PayloadLimit
 from holdfast.runtime.committer import Committer
 from holdfast.runtime.provided_context import ProvidedContext
@@ -29,6 +30,10 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The launchers of external activities, by queue."""
     context: ContextFactory | None = None
     """Makes what `hf.context` returns in the bodies of this worker (A12)."""
+    build: str = ""
+    """The name of the build of the code; empty: the hash of the registered code."""
+    retention: Retention | None = None
+    """How long instances of workflows without a retention of their own are kept (R30)."""
 
 
 class WorkerContext(msgspec.Struct, frozen=True):
@@ -42,6 +47,13 @@ class WorkerContext(msgspec.Struct, frozen=True):
     """Wakes the claimer: set by any part that may have made something claimable."""
     payload_limit: PayloadLimit
     provided: ProvidedContext
+    named_build: str
+    """The name of the build that the worker was given; empty if none."""
+
+    @property
+    def build(self) -> str:
+        """The build of the code, which is stored with the worker and with what it blocks (G12, R9)."""
+        return self.named_build or self.registry.build
 
     def commit_then_poll(self, member: Member) -> None:
         """Commit `member`, retrying until the store accepts it, then wake the claimer."""

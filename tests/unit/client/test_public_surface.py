@@ -8,7 +8,23 @@ import pytest
 import holdfast as hf
 from holdfast import errors
 
-CLIENT = {"close", "count", "get", "get_update", "list", "queues", "restored", "run", "start", "workers"}
+CLIENT = {
+    *(
+        "builds",
+        "close",
+        "count",
+        "delete",
+        "get",
+        "get_update",
+        "list",
+        "prune",
+        "queues",
+        "restored",
+        "run",
+        "start",
+        "workers",
+    ),
+}
 ENGINE = CLIENT | {"abandoned_threads", "open"}
 WORKER = {"drain", "key", "run", "running", "stop", "wait"}
 HANDLE = {
@@ -25,6 +41,8 @@ HANDLE = {
     "raise_event",
     "release",
     "result",
+    "pause",
+    "resume",
     "retry_blocked",
     "sent_update",
     "start_update",
@@ -53,6 +71,8 @@ CAUGHT = {
     "ActivityTimedOut",
     "ClaimsExhausted",
     "DeadlineExceeded",
+    "Failure",
+    "DeleteRefused",
     "FilterError",
     "FlowError",
     "HoldfastError",
@@ -60,6 +80,8 @@ CAUGHT = {
     "InstanceConflict",
     "InstanceNotBlocked",
     "InstanceNotFound",
+    "InstanceNotPaused",
+    "InstanceNotRunning",
     "InvalidId",
     "MailboxFull",
     "PayloadError",

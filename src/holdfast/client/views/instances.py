@@ -13,10 +13,12 @@ import msgspec
 from holdfast.authoring.validation import checked_integer
 from holdfast.core.activity_options import decode_options
 from holdfast.core.attributes import Attributes, read_value
-from holdfast.core.history import Payload
+from holdfast.core.history import AttributesChanged, HistoryEvent, Payload, Started, encode_event
 from holdfast.core.lifecycle import AttemptState, InstanceState
 from holdfast.core.updates import UpdateState
-from holdfast.payloads.failures import Failure
+from holdfast.errors import InstanceNotFound
+from holdfast.payloads.failures import RecordedFailure
+from holdfast.storage.contract import Store
 from holdfast.storage.large_payloads import MARK, reference_of
 from holdfast.storage.records import AttemptRecord, InstanceRecord, NoteRow
 
@@ -27,7 +29,7 @@ LONGEST_VALUE: Final = 2_000
 LONGEST_EXCERPT: Final = 200
 DAMAGE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, TypeError)
 """The errors of decoding a damaged column."""
-_failure: Final = msgspec.json.Decoder(Failure)
+_failure: Final = msgspec.json.Decoder(RecordedFailure)
 
 
 class Excerpt(msgspec.Struct, frozen=True, kw_only=True):
@@ -173,11 +175,13 @@ class MessageView(msgspec.Struct, frozen=True, kw_only=True):
     """A message in the inbox that no turn has consumed yet."""
 
     kind: str
-    """`event`, `update`, `cancel` (a request to cancel), `answer` (of an activity or a child) or `unreadable`."""
+    """`event`, `update`, `cancel` (a request to cancel), `attributes` (set by a client), `answer` (of an activity or a
+    child) or `unreadable`."""
     name: str
     id: str
     value: Any
-    """The value of the event, the arguments of the update or the reason to cancel; or an `Excerpt`."""
+    """The value of the event, the arguments of the update, the reason to cancel, or the attributes by name, None for
+    one that is deleted; or an `Excerpt`."""
     sent_at: dt.datetime | None
     is_awaited: bool = True
     """False for an event for which no wait is open."""
@@ -212,7 +216,8 @@ class Description(Stateful, frozen=True, kw_only=True):
 
     id: str
     workflow: str
-    version: str
+    version: str | None
+    """None until the first turn has chosen it (R6)."""
     execution: int
     """The execution that is described: the newest, unless another one was asked for."""
     turn: int
@@ -258,6 +263,10 @@ class Description(Stateful, frozen=True, kw_only=True):
     """Work that no live worker can take, a sentence each."""
     executions: int = 1
     """The number of its executions: continue-as-new begins another one (G4)."""
+    paused_at: dt.datetime | None = None
+    """Since when it is PAUSED (R20)."""
+    pause_reason: str | None = None
+    """Why it is PAUSED: as it was given, or which activity has used up its retries."""
 
 
 class Summary(Stateful, frozen=True, kw_only=True):
@@ -267,7 +276,8 @@ class Summary(Stateful, frozen=True, kw_only=True):
     """Unique in the store, unlike the id (G3). The next page is the one `before` the last number."""
     id: str
     workflow: str
-    version: str
+    version: str | None
+    """None until the first turn has chosen it (R6)."""
     execution: int
     created_at: dt.datetime
     closed_at: dt.datetime | None
@@ -342,12 +352,12 @@ def attempt_view(record: AttemptRecord, values: Values, notes: Iterable[NoteRow]
     )
 
 
-def stored_failure(stored: object) -> Failure:
+def stored_failure(stored: object) -> RecordedFailure:
     """A failure from its column or payload. A damaged one is replaced by a failure of type `unreadable`."""
     try:
         return _failure.decode(cast("bytes", stored))
     except DAMAGE:
-        return Failure(type="unreadable", message="the stored failure cannot be decoded")
+        return RecordedFailure(type="unreadable", message="the stored failure cannot be decoded")
 
 
 def failure_text(stored: object) -> str:
@@ -355,7 +365,7 @@ def failure_text(stored: object) -> str:
     return short_failure(stored_failure(stored))
 
 
-def short_failure(failure: Failure) -> str:
+def short_failure(failure: RecordedFailure) -> str:
     """Type without its module, and message, in one line."""
     name = failure.type.rpartition(".")[2]
     return f"{name}: {failure.message}" if failure.message else name
@@ -371,6 +381,22 @@ def attribute_values(stored: Attributes) -> dict[str, Any]:
             text = ", ".join(value.keys)[:LONGEST_EXCERPT]
             values[name] = Excerpt(text=text, length=None, reason="unreadable")
     return values
+
+
+def event_fields(event: HistoryEvent) -> dict[str, Any]:
+    """The fields of an event, with its kind as `event`, and with attributes as values instead of keys."""
+    fields: dict[str, Any] = msgspec.json.decode(encode_event(event))
+    if isinstance(event, AttributesChanged):
+        fields["values"] = changed_values(event)
+    elif isinstance(event, Started) and event.attributes:
+        fields["attributes"] = attribute_values(event.attributes)
+    return fields
+
+
+def changed_values(event: AttributesChanged) -> dict[str, Any]:
+    """The values that a client set, by name; None for an attribute that it deleted."""
+    present = {name: value for name, value in event.values.items() if value is not None}
+    return dict.fromkeys(event.values) | attribute_values(present)
 
 
 def summary(record: InstanceRecord, attributes: Attributes | None = None) -> Summary:
@@ -390,6 +416,12 @@ def summary(record: InstanceRecord, attributes: Attributes | None = None) -> Sum
         start_at=moment(record.start_at_ms),
         attributes=attribute_values(attributes or {}),
     )
+
+
+async def require_there(store: Store, record: InstanceRecord) -> None:
+    """R38: `InstanceNotFound` if the instance was deleted while it was read, so that no part of it is returned."""
+    if await store.read_instance(record.number) is None:
+        raise InstanceNotFound(f"the instance {record.id!r} was deleted while it was read")
 
 
 NEWEST: Final = 2**62

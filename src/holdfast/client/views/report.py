@@ -33,7 +33,9 @@ from holdfast.client.views.instances import (
     Values,
     attempt_view,
     attribute_values,
+    changed_values,
     moment,
+    require_there,
     stored_failure,
 )
 from holdfast.client.views.obstacles import read_obstacles
@@ -42,6 +44,7 @@ from holdfast.core.collation import PADDING, padded
 from holdfast.core.flow.definition import decode_definition, first_key
 from holdfast.core.flow.snapshot import FlowSnapshot
 from holdfast.core.history import (
+    AttributesChanged,
     CancelRequested,
     EventReceived,
     ExecutionCancelled,
@@ -59,8 +62,8 @@ from holdfast.core.history import (
 from holdfast.core.lifecycle import InstanceState
 from holdfast.core.steps import RecordedStep, derived_key, read_steps
 from holdfast.core.updates import REFUSALS, UpdateState
-from holdfast.errors import HoldfastError, StoreError
-from holdfast.payloads.failures import Failure
+from holdfast.errors import HoldfastError, InstanceNotFound, StoreError
+from holdfast.payloads.failures import RecordedFailure
 from holdfast.storage.contract import Store, open_contract_tables, searchable
 from holdfast.storage.large_payloads import reference_of
 from holdfast.storage.records import (
@@ -122,7 +125,7 @@ class InstanceReport:
         return self.execution.record
 
     @property
-    def failure(self) -> Failure | None:
+    def failure(self) -> RecordedFailure | None:
         """The failure of a workflow that failed."""
         is_failed = self.record.state is InstanceState.FAILED and self.outcome is not None
         return stored_failure(self.outcome) if is_failed else None
@@ -190,8 +193,11 @@ async def read_report(
         damage=damage,
         obstacles=await read_obstacles(store, record, execution.attempts) if execution.is_newest else [],
         executions=found.execution,
+        paused_at=moment(record.paused_at_ms),
+        pause_reason=record.pause_reason or None,
     )
     node_values = await _read_node_values(store, execution, with_outputs=with_outputs or is_whole)
+    await require_there(store, record)
     earlier = 0 if record.superseded_at_ms is not None else await store.count_earlier(record.id)
     return InstanceReport(execution, described, values, node_values, outcome, earlier, relatives, store.now_ms())
 
@@ -209,6 +215,9 @@ async def read_execution(
     is_newest = number is None or number == record.execution
     turns = await store.read_history(record.number, record.execution if number is None else number)
     if number is not None and not is_newest:
+        if not turns:
+            await require_there(store, record)
+            raise InstanceNotFound(f"execution {number} of {record.id!r} was deleted by retention, or has no history")
         record = msgspec.structs.replace(record, execution=number, turn=len(turns))
     attempts = [repaired(attempt)[0] for attempt in await store.read_attempts(record.number, record.execution)]
     events: list[HistoryEvent] = []
@@ -356,6 +365,8 @@ def _message_view(row: InboxRow, event: HistoryEvent | None, values: Values, awa
             return MessageView(kind="update", name=event.name, id=event.id, value=value, sent_at=sent_at)
         case CancelRequested():
             return MessageView(kind="cancel", name="", id="", value=event.reason or None, sent_at=sent_at)
+        case AttributesChanged():
+            return MessageView(kind="attributes", name="", id="", value=changed_values(event), sent_at=sent_at)
         case None:
             return MessageView(kind="unreadable", name="", id="", value=values.of(row.event), sent_at=sent_at)
         case _:

@@ -76,11 +76,12 @@ def _new_child(live: LiveInstance, scheduled: ScheduledChild) -> NewChild:
     started = Started(
         time_ms=live.stamp_ms,
         workflow=scheduled.workflow,
-        version=scheduled.version,
+        version=scheduled.version or "",
         seed=scheduled.seed,
         input=Payload(msgspec.Raw(scheduled.input)),
         parent=live.id,
         depth=scheduled.depth,
+        trace=scheduled.trace,
     )
     return NewChild(
         child=scheduled.child,
@@ -103,7 +104,7 @@ def next_execution(live: LiveInstance, asked: ContinuedAsNew, payloads: list[Lar
     started = Started(
         time_ms=live.stamp_ms,
         workflow=live.workflow,
-        version=live.run.version,
+        version="" if asked.on_newest else live.run.version,
         seed=next_execution_seed(live.run.seed, live.execution),
         input=asked.input,
         execution=live.execution + 1,
@@ -111,11 +112,12 @@ def next_execution(live: LiveInstance, asked: ContinuedAsNew, payloads: list[Lar
         depth=live.run.depth,
         kept={key: msgspec.Raw(value) for key, value in live.run.state_values.items()} or None,
         attributes=dict(live.run.attributes) or None,
+        trace=live.run.trace,
     )
     kept: list[LargePayload] = []
     stored = encode_event(offload(started, kept))
     payloads += [large for large in kept if large not in payloads]
-    return NextExecution(input=encoded, started=stored)
+    return NextExecution(input=encoded, started=stored, is_on_newest=asked.on_newest)
 
 
 def answers_of(answers: dict[str, Reply | None], payloads: list[LargePayload]) -> tuple[UpdateAnswer, ...]:
@@ -226,8 +228,8 @@ def build_turn(
     applied = AppliedMessages(messages) if len(completions) < len(messages) else NONE_APPLIED
     turn_effects: TurnEffects | None = None
     is_unusual = release or effects is not None or output.outcome is not None or len(payloads) > 0
-    has_mailbox = live.turn == 0 and live.run.mailbox is not None
-    if is_unusual or has_mailbox or (applied is not NONE_APPLIED and applied.has_effects):
+    is_first = live.turn == 0 and (live.chooses_version or live.run.mailbox is not None)
+    if is_unusual or is_first or (applied is not NONE_APPLIED and applied.has_effects):
         turn_effects = _effects_of(
             live, output, events, applied, payloads, release=release, may_close_unread=may_close_unread
         )
@@ -304,6 +306,7 @@ def _effects_of(
         state_values=tuple(StateValue(key=key, value=value) for key, value in (effects.state_values or {}).items()),
         attributes=tuple(AttributeChange(name, value) for name, value in (effects.attributes or {}).items()),
         answers=answers,
+        version=live.run.version if live.turn == 0 and live.chooses_version else None,
         children=tuple(_new_child(live, child) for child in effects.children),
         children_cancelled=tuple(
             CancelChild(child=child, reason=reason, descendants=descendants)
@@ -331,10 +334,10 @@ def _change_timers(live: LiveInstance, started: dict[int, int], ended: Sequence[
 
 def _messages(live: LiveInstance, sent: Iterable[SentEvent]) -> Iterator[Deliver]:
     """Events for other instances. Their ids are the same in every attempt of a turn, and differ between executions."""
-    for number, target, name, data in sent:
+    for number, target, name, data, trace in sent:
         yield Deliver(
             id=InstanceId(target),
-            event=EventReceived(time_ms=live.stamp_ms, name=name, value=Payload(msgspec.Raw(data))),
+            event=EventReceived(time_ms=live.stamp_ms, name=name, value=Payload(msgspec.Raw(data)), trace=trace),
             message_id=f"{live.run.seed:x}/{number}",
         )
 

@@ -42,11 +42,20 @@ def copy_database(source: Path, target: Path, progress: CopyProgress) -> bool:
             reader.execute("COMMIT")
         finally:
             writer.close()
+    except apsw.FullError as error:
+        raise StoreError(
+            f"there is no space for the copy {target}; free some, or name a file on another disk"
+        ) from error
     except apsw.Error as error:
-        raise StoreError(f"{source} could not be copied: {error}") from error
+        raise StoreError(f"{source} could not be copied to {target}: {_reason(error)}") from error
     finally:
         reader.close()
     return is_current
+
+
+def _reason(error: apsw.Error) -> str:
+    """The message of an error. One of a step of a backup has no message of its own, only a class."""
+    return type(error).__name__ if str(error) == "not an error" else str(error)
 
 
 def damage_of(path: Path) -> list[str]:

@@ -8,14 +8,15 @@ from unittest import SkipTest
 import msgspec
 
 from holdfast.compose import capabilities_of
-from holdfast.core.attributes import AttributeChange, AttributeValue, read_value, store_value
+from holdfast.core.attributes import MOST_ATTRIBUTES, AttributeChange, AttributeValue, read_value, store_value
 from holdfast.core.filters import at, parse
+from holdfast.core.history import AttributesChanged, decode_event
 from holdfast.core.lifecycle import InstanceState
 from holdfast.storage.contract import SEARCH, SearchStore
-from holdfast.storage.members.instances import Block
-from holdfast.storage.members.outcomes import Rejected
+from holdfast.storage.members.instances import Block, ClaimInstances, Release, SetAttributes
+from holdfast.storage.members.outcomes import ChangedAttributes, ClaimedInstances, Rejected
 from holdfast.storage.members.turns import InstanceEnd, NextExecution, TurnEffects
-from holdfast.storage.records import Fence, InstanceRecord
+from holdfast.storage.records import Fence, InstanceId, InstanceRecord
 from holdfast.storage.search import OrderField, PageOrder, Position, SearchQuery
 from holdfast.testing.conformance.bench import (
     ANNA,
@@ -141,6 +142,74 @@ class AttributeRules(_SearchCases):
             check(applied(await bench.one(closing(record, attributes=changes(last=True)))))
             check(await values_of(store, record) == {"n": 1, "last": True})
             check(await found(store, "a.n = 1 and a.last = true and execution = 2") == ["a"])
+
+        self.on_search(case)
+
+    def test_F10_a_client_changes_attributes_and_the_code_gets_a_message(self) -> None:
+        async def case(bench: Bench, store: SearchStore) -> None:
+            record = await bench.started("a", activities=0)
+            check(applied(await bench.one(turn(record, attributes=changes(n=1, gone="x", kept=True)))))
+            asked = changes(n="two", gone=None, tags=["a", "b"], never=None)
+            told = await bench.one(SetAttributes(id=record.id, changes=asked))
+            check(isinstance(told, ChangedAttributes) and told.was_changed and told.instance.number == record.number)
+            expected = {"kept": True, "n": "two", "tags": ["a", "b"]}
+            check(await values_of(store, record) == expected)
+            check(isinstance(told, ChangedAttributes) and told.attributes == await store.read_attributes(record.number))
+            check(await found(store, 'a.n = "two" and a.tags = "b"') == ["a"] and await found(store, "a.n = 1") == [])
+            [message] = await bench.store.peek_inbox(record.number, 5)
+            event = decode_event(message.event)
+            check(isinstance(event, AttributesChanged) and event.time_ms == bench.clock.now_ms)
+            check(isinstance(event, AttributesChanged) and event.values == {each.name: each.value for each in asked})
+            record = await bench.instance("a")
+            check(applied(await bench.one(turn(record, attributes=asked, consumed=(message.row,)))))
+            check(await values_of(store, record) == expected, "the turn that takes the message writes the same")
+
+        self.on_search(case)
+
+    def test_F10_a_change_makes_an_unowned_instance_claimable_and_starts_none_early(self) -> None:
+        async def case(bench: Bench, store: SearchStore) -> None:
+            bench.beat(ANNA)
+            at_ms = bench.clock.now_ms + 5_000
+            await bench.one(start("later", start_at_ms=at_ms, workflow="later"))
+            await bench.one(SetAttributes(id=InstanceId("later"), changes=changes(n=1)))
+            check(await found(store, "a.n = 1") == ["later"])
+            claim = ClaimInstances(owner=ANNA, workflows=("later", "flow"), limit=5)
+            told = await bench.one(claim)
+            check(isinstance(told, ClaimedInstances) and told.instances == [], "its first turn is not due")
+            record = await bench.started("idle", activities=0)
+            check(applied(await bench.one(Release(number=record.number, fence=record.fence, owner=ANNA))))
+            told = await bench.one(claim)
+            check(isinstance(told, ClaimedInstances) and told.instances == [], "it has nothing to do")
+            await bench.one(SetAttributes(id=record.id, number=record.number, changes=changes(n=2)))
+            told = await bench.one(claim)
+            check(isinstance(told, ClaimedInstances) and [each.id for each in told.instances] == ["idle"])
+
+        self.on_search(case)
+
+    def test_F10_a_closed_instance_gets_the_change_and_no_message(self) -> None:
+        async def case(bench: Bench, store: SearchStore) -> None:
+            record = await bench.started("a", activities=0)
+            check(applied(await bench.one(closing(record, attributes=changes(n=1)))))
+            told = await bench.one(SetAttributes(id=record.id, changes=changes(n=2, ticket="OPS-1")))
+            check(isinstance(told, ChangedAttributes) and told.was_changed)
+            check(await values_of(store, record) == {"n": 2, "ticket": "OPS-1"})
+            check(await bench.store.peek_inbox(record.number, 5) == [])
+
+        self.on_search(case)
+
+    def test_F10_a_refused_change_stores_nothing(self) -> None:
+        async def case(bench: Bench, store: SearchStore) -> None:
+            record = await bench.started("a", activities=0)
+            full = {f"n{number}": number for number in range(MOST_ATTRIBUTES)}
+            check(applied(await bench.one(turn(record, attributes=changes(**full)))))
+            told = await bench.one(SetAttributes(id=record.id, changes=changes(n0="new", more=1)))
+            check(isinstance(told, ChangedAttributes) and not told.was_changed)
+            check(await values_of(store, record) == full)
+            check(await bench.store.peek_inbox(record.number, 5) == [])
+            told = await bench.one(SetAttributes(id=record.id, changes=changes(n0=None, more=1)))
+            check(isinstance(told, ChangedAttributes) and told.was_changed, "it takes the place of a deleted one")
+            unknown = await bench.one(SetAttributes(id=InstanceId("unknown"), changes=changes(n=1)))
+            check(isinstance(unknown, Rejected))
 
         self.on_search(case)
 

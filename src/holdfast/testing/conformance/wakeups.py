@@ -7,10 +7,11 @@ from unittest import SkipTest
 
 from holdfast.compose import capabilities_of
 from holdfast.core.admission import IdPolicy
+from holdfast.core.attributes import AttributeChange, store_value
 from holdfast.core.checks import require
 from holdfast.core.deadlines import Deadline
 from holdfast.core.updates import UpdateState
-from holdfast.storage.contract import OPEN_CONTRACT, OpenContractStore
+from holdfast.storage.contract import OPEN_CONTRACT, SEARCH, OpenContractStore
 from holdfast.storage.instance_endings import MOST_CHILDREN_PER_COMMIT
 from holdfast.storage.members.contract_rows import InsertRequest
 from holdfast.storage.members.instances import (
@@ -20,6 +21,7 @@ from holdfast.storage.members.instances import (
     Expire,
     Release,
     RetryBlocked,
+    SetAttributes,
     Terminate,
     Watch,
 )
@@ -145,6 +147,17 @@ class WakeupRules(Rules):
             wakeup = received(reduce(Wakeups.__or__, sent, Wakeups()))
             ended = frozenset(record.number for at, record in enumerate(records) if at != 2)
             check(wakeup.everything or wakeup.instances == ended, f"it wakes for {wakeup}")
+
+        self.on_bench(case)
+
+    def test_C15_a_change_of_attributes_wakes_the_owner(self) -> None:
+        async def case(bench: Bench) -> None:
+            if SEARCH not in capabilities_of(bench.store):
+                raise SkipTest(f"the store does not declare {SEARCH!r}")
+            record = await bench.started("a", activities=0)
+            change = AttributeChange("n", store_value("n", 1))
+            member = SetAttributes(id=record.id, changes=(change,))
+            await check_wakes(bench, lambda wakeup: ANNA in wakeup.owners, member)
 
         self.on_bench(case)
 

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from holdfast.core.attributes import AttributeChange
 from holdfast.core.checks import require
 from holdfast.core.history import ANSWERS, decode_event
 from holdfast.storage.members.outcomes import APPLIED, Applied, EndedInstance, Outcome, Rejected
 from holdfast.storage.members.turns import NextExecution, Turn, TurnEffects
 from holdfast.storage.records import InboxRow, InstanceNumber, StateValue
 from holdfast.storage.relational.apply import attempts
+from holdfast.storage.relational.apply.attributes import write_attributes
 from holdfast.storage.relational.apply.children import end_with_relatives, write_children
 from holdfast.storage.relational.apply.instance_endings import settle_pending
 from holdfast.storage.relational.apply.messages import write_answers, write_mailbox
@@ -27,6 +27,7 @@ from holdfast.storage.relational.apply.shared_writes import (
 )
 from holdfast.storage.relational.apply.streams import enter_with_turn, exit_pending, undo_values
 from holdfast.storage.relational.transaction import Transaction
+from holdfast.storage.versions import stored_version
 
 if TYPE_CHECKING:
     from holdfast.storage.members.attempts import Completion
@@ -60,6 +61,8 @@ def start_next_execution(
         turn.execution,
     )
     require(changed == 1, f"instance {number} was not in execution {turn.execution} any more inside one transaction")
+    if following.is_on_newest:
+        change(transaction.sql.set_version, stored_version(None), number)
     change(transaction.sql.move_inbox, execution, number)
     change(transaction.sql.insert_inbox, number, execution, transaction.now_ms, following.started)
     transaction.wakeups.instances.add(number)
@@ -83,21 +86,6 @@ def write_state_values(transaction: Transaction, number: InstanceNumber, changes
             transaction.execute(transaction.sql.delete_state_value, number, change.key)
         else:
             transaction.execute(transaction.sql.set_state_value, number, change.key, change.value)
-
-
-def write_attributes(transaction: Transaction, number: InstanceNumber, changes: tuple[AttributeChange, ...]) -> None:
-    """Set and delete attributes (F2). They belong to the instance: later executions have them, too."""
-    for change in changes:
-        transaction.execute(transaction.sql.delete_attribute, number, change.name)
-        insert_attribute(transaction, number, change)
-
-
-def insert_attribute(transaction: Transaction, number: InstanceNumber, change: AttributeChange) -> None:
-    """Insert the value of an attribute that has none."""
-    if change.value is not None:
-        for position, key in enumerate(change.value.keys):
-            kind = change.value.type.value
-            transaction.update(transaction.sql.insert_attribute, number, change.name, position, kind, key)
 
 
 def apply_turn(transaction: Transaction, turn: Turn) -> Outcome:
@@ -179,6 +167,8 @@ def _write_effects(
 ) -> tuple[EndedInstance, ...]:
     execution = turn.execution
     change = transaction.update
+    if effects.version is not None:
+        transaction.update(transaction.sql.set_version, stored_version(effects.version), number)
     insert_payloads(transaction, number, effects.payloads)
     for row in effects.consumed:
         require(change(transaction.sql.delete_inbox, row, number) == 1, f"message {row} of instance {number} was gone")

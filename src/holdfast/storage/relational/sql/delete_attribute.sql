@@ -1,2 +1,2 @@
--- Part of a guarded turn: the attribute was deleted, or its next value follows.
+-- Part of a guarded turn or of a change by a client: the attribute was deleted, or its next value follows.
 DELETE FROM attributes WHERE number = ? AND name = ?
