@@ -197,6 +197,7 @@ NOT_IN_THE_BACKGROUND = {
     "runtime/queries.py",  # in a group that belongs to a background task
     "runtime/attempts/launchers.py",  # in a group that belongs to a background task
     "runtime/attempts/executors.py",  # bodies of activities
+    "runtime/provided_context.py",  # awaited where it is made, to enter and to leave a context in one task
 }
 
 

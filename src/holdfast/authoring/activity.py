@@ -13,16 +13,18 @@ from contextlib import aclosing
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cached_property
-from types import FunctionType
+from types import FunctionType, MethodType
 from typing import (
     TYPE_CHECKING,
     Any,
+    Concatenate,
     Final,
     Generic,
     Literal,
     NamedTuple,
     ParamSpec,
     Protocol,
+    Self,
     TypeVar,
     cast,
     get_origin,
@@ -32,7 +34,7 @@ from typing import (
 
 from msgspec.structs import replace
 
-from holdfast.authoring.definition import Definition, not_a_function, refuse_method
+from holdfast.authoring.definition import Definition, not_a_function, receiver_name, refuse_method
 from holdfast.authoring.prepare import checked_prepare
 from holdfast.authoring.validation import (
     Duration,
@@ -113,6 +115,7 @@ def _name_of(error: object) -> str:
 
 P = ParamSpec("P")
 R = TypeVar("R")
+S = TypeVar("S")
 T = TypeVar("T")
 R_co = TypeVar("R_co", covariant=True)
 F_co = TypeVar("F_co", covariant=True)
@@ -134,10 +137,27 @@ class ActivityLike(Protocol[P, R_co]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[object, object, R_co]: ...
 
 
+class _NoObject:
+    """The object of methods that are not bound yet."""
+
+
+NO_OBJECT: Final = _NoObject()
+
+
+def is_method(function: Callable[..., Any]) -> bool:
+    """Whether it is a function of a class whose first parameter is the object."""
+    return inspect.isfunction(function) and receiver_name(function) == "self"
+
+
+def without_object(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A method with the parameters of its callers, who do not pass the object."""
+    return MethodType(function, NO_OBJECT)
+
+
 class Activity(Definition, Generic[P, R]):
     """A function marked by `activity`, with its name and options. An engine or a worker runs it."""
 
-    __slots__ = ("encoded_options", "is_async", "options", "prepare", "process", "yields")
+    __slots__ = ("declaration", "encoded_options", "is_async", "options", "prepare", "process", "receiver", "yields")
 
     def __init__(
         self,
@@ -149,6 +169,10 @@ class Activity(Definition, Generic[P, R]):
         prepare: Callable[..., Any] | None = None,
     ) -> None:
         super().__init__(fn, name)
+        self.receiver: object = NO_OBJECT if is_method(fn) else None
+        """The object of a method; `NO_OBJECT` for a method in its class, None for a function."""
+        self.declaration: Activity[..., Any] = self
+        """The activity in the class; of a function itself."""
         self.options = options
         self.encoded_options = encode_options(options)
         self.process = process
@@ -172,11 +196,47 @@ class Activity(Definition, Generic[P, R]):
 
         @cached_property
         def signature(self) -> Signature:
-            return Signature(self.fn, yields=self.yields)
+            if self.declaration is not self:
+                return self.declaration.signature
+            return Signature(without_object(self.fn) if self.receiver is NO_OBJECT else self.fn, yields=self.yields)
 
-    async def _run_body(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> R:
+    if not TYPE_CHECKING:  # type checkers see `ActivityOf.__get__`
+
+        def __get__(self, instance: object, owner: type | None = None) -> "Activity[..., Any]":
+            """A method is bound to its object: ``mail.send``. ``Mail.send``, and functions, are the activity itself."""
+            return self if instance is None or self.receiver is not NO_OBJECT else self.bound_to(instance)
+
+    def bound_to(self, instance: object) -> "Activity[..., Any]":
+        """This method of an object."""
+        bound = type(self).__new__(type(self))
+        bound.__dict__.update(self.__dict__)
+        bound.fn = MethodType(self.fn, instance)
+        bound.name = self.name
+        bound.options = self.options
+        bound.encoded_options = self.encoded_options
+        bound.process = self.process
+        prepare = self.prepare
+        if isinstance(prepare, MethodType) and prepare.__self__ is NO_OBJECT:
+            prepare = MethodType(prepare.__func__, instance)
+        bound.prepare = prepare
+        bound.yields = self.yields
+        bound.is_async = self.is_async
+        bound.receiver = instance
+        bound.declaration = self
+        return bound
+
+    def check_body(self) -> None:
+        """Raise `UsageError` if there is no body here, or no object to call it on."""
         if self.options.external is not None:
             raise UsageError(f"{self.name} is external and has no body here: call it in a workflow")
+        if self.receiver is NO_OBJECT:
+            cls, _, method = self.fn.__qualname__.rpartition(".")
+            raise UsageError(
+                f"{cls}.{method} is a method: outside of workflows call it on an object, {cls}(...).{method}(...)"
+            )
+
+    async def _run_body(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> R:
+        self.check_body()
         if self.prepare is None:
             return await self._call_body(args, kwargs)
         token = current_activity.set(await self._prepare_call(args, kwargs))
@@ -212,8 +272,7 @@ class StreamActivity(Activity[P, AsyncIterator[T]], Generic[P, T]):
         run = current_run()
         if run is not None:
             return run.streams.open(self, self.signature.encode_arguments(args, kwargs))
-        if self.options.external is not None:
-            raise UsageError(f"{self.name} is external and has no body here: call it in a workflow")
+        self.check_body()
         if self.prepare is not None:
             return self._prepared_values(args, kwargs)
         return self._values(args, kwargs)
@@ -260,12 +319,28 @@ if TYPE_CHECKING:
             self: "ActivityOf[Callable[P, R]]", *args: P.args, **kwargs: P.kwargs
         ) -> Coroutine[object, object, R]: ...
 
+        @overload  # a method is called without its object, on the class in workflow code: ``await Mail.send("x")``
+        def __get__(
+            self: "ActivityOf[Callable[Concatenate[S, P], R]]", instance: S | None, owner: type[S]
+        ) -> "ActivityOf[Callable[P, R]]": ...
+        @overload  # a function
+        def __get__(self, instance: object, owner: type) -> Self: ...
+        def __get__(self, instance: object, owner: type) -> Any: ...
+
     class StreamActivityOf(StreamActivity[..., Any], ActivityLike[..., Any], Generic[F_co]):
         """A generator as type checkers see it, with the values that it yields as the result of its function."""
 
         def __call__(  # type: ignore[override]
             self: "StreamActivityOf[Callable[P, T]]", *args: P.args, **kwargs: P.kwargs
         ) -> AsyncIterator[T]: ...
+
+        @overload
+        def __get__(
+            self: "StreamActivityOf[Callable[Concatenate[S, P], T]]", instance: S | None, owner: type[S]
+        ) -> "StreamActivityOf[Callable[P, T]]": ...
+        @overload
+        def __get__(self, instance: object, owner: type) -> Self: ...
+        def __get__(self, instance: object, owner: type) -> Any: ...
 
 
 def _checked_retry(retry: object) -> Retry:
@@ -343,10 +418,16 @@ def _options_of(
     """The options of an activity with this function: a generator delivers a stream. Refuses what does not fit it."""
     if not inspect.isfunction(function):
         raise InvalidOption(f"@hf.activity marks a function: {not_a_function(function)}")
-    refuse_method(function, "@hf.activity")
+    receiver = receiver_name(function)
+    if receiver == "cls":
+        refuse_method(function, "@hf.activity")
+    is_external = options.external is not None
+    if receiver and (process or is_external):
+        option = "process=True" if process else "external=True"
+        why = "its object cannot be passed to another process" if process else "an executor has no object"
+        raise InvalidOption(f"{function.__qualname__}: {option} is for functions, and this is a method: {why}")
     if process and inspect.iscoroutinefunction(function):
         raise InvalidOption(f"{function.__qualname__}: process=True is for `def`; an `async def` runs in the loop")
-    is_external = options.external is not None
     if is_external:
         check_external(function, options, process=process)
     if _is_stream(function, is_external=is_external):
@@ -356,6 +437,16 @@ def _options_of(
     if resumable:
         raise InvalidOption(f"{function.__qualname__}: resumable=True is for generators, which yield values")
     return options
+
+
+def _preparation(
+    prepare: Callable[..., Any] | None, function: Callable[..., Any], *, process: bool
+) -> Callable[..., Any] | None:
+    """The checked function of `prepare=`. Of a method it may be another method of the object, or a function."""
+    if not is_method(function):
+        return checked_prepare(prepare, function, process=process)
+    bound = without_object(prepare) if prepare is not None and is_method(prepare) else prepare
+    return checked_prepare(bound, without_object(function), process=process)
 
 
 class ActivityDecorator(Protocol):
@@ -420,7 +511,7 @@ def activity(
     max_claims: int = DEFAULT_LEG1_LIMIT,
     on_exhausted: OnExhausted = "fail",
 ) -> Any:
-    """Mark a function as an activity.
+    """Mark a function, or a method of objects that workers register, as an activity (A11).
 
     `async def` runs on the engine's event loop, `def` in a thread, with `process` in a process that ends with its
     parent. Time-outs: `start_to_close` bounds one attempt, `heartbeat` the time between two `hf.heartbeat` calls,
@@ -454,9 +545,9 @@ def activity(
     def mark(function: Callable[..., Any]) -> Activity[Any, Any]:
         chosen = _options_of(function, options, process=process, resumable=resumable)
         kind = Activity[Any, Any] if chosen.stream is None else StreamActivity[Any, Any]
-        called = checked_name(function.__name__ if name is None else name, "an activity")
-        before = checked_prepare(prepare, function, process=process)
-        return kind(function, called, chosen, process=process, prepare=before)
+        checked = checked_name(function.__name__ if name is None else name, "an activity")
+        prepared_by = _preparation(prepare, function, process=process)
+        return kind(function, checked, chosen, process=process, prepare=prepared_by)
 
     return mark if fn is None else mark(fn)
 
@@ -508,6 +599,8 @@ class ActivityContext(Protocol):
     def info(self) -> ActivityInfo: ...
     @property
     def idempotency_key(self) -> str: ...
+    @property
+    def worker_context(self) -> Any: ...
     def heartbeat(self, details: Any) -> None: ...
 
 
@@ -533,6 +626,10 @@ class PlainCall:
     def idempotency_key(self) -> str:
         raise _not_in_body("hf.idempotency_key")
 
+    @property
+    def worker_context(self) -> Any:
+        raise _not_in_body("hf.context")
+
     def heartbeat(self, details: Any) -> None:
         del details
         raise _not_in_body("hf.heartbeat")
@@ -543,12 +640,12 @@ current_activity: Final[ContextVar[ActivityContext | None]] = ContextVar("holdfa
 
 def activity_info() -> ActivityInfo:
     """The running attempt: its instance, number, details of the last heartbeat."""
-    return _context("hf.activity_info").info
+    return activity_context("hf.activity_info").info
 
 
 def idempotency_key() -> str:
     """A key that all attempts of this call share, and no other call has. Pass it to services that deduplicate."""
-    return _context("hf.idempotency_key").idempotency_key
+    return activity_context("hf.idempotency_key").idempotency_key
 
 
 def heartbeat(details: Any = None) -> None:
@@ -557,10 +654,11 @@ def heartbeat(details: Any = None) -> None:
     Raises `hf.Cancelled` if the body should stop. A coroutine receives `asyncio.CancelledError` at its `await` instead,
     and can send heartbeats while it cleans up.
     """
-    _context("hf.heartbeat").heartbeat(details)
+    activity_context("hf.heartbeat").heartbeat(details)
 
 
-def _context(called: str) -> ActivityContext:
+def activity_context(called: str) -> ActivityContext:
+    """The running attempt, for the function `called`."""
     context = current_activity.get()
     if context is None:
         raise _not_in_body(called)

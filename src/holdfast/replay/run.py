@@ -530,6 +530,8 @@ class WorkflowRun:
 
     def _finish(self, main: "asyncio.Task[Any]", deadline: Callable[[], bool] | None) -> None:
         context = self.context
+        if self._updates is not None and not self.is_cleaning_up:
+            self._updates.warn_if_unfinished()
         while context.loop.cancel_left_over(main, deadline=deadline):
             if self._state is None or not self._state.conditions.settle(deadline):
                 self.is_cleaning_up = True

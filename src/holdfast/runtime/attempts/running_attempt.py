@@ -94,6 +94,8 @@ class AttemptHost(msgspec.Struct, frozen=True):
     lease: WorkerLease
     beat: Callable[[HeartbeatAttempt], None]
     """Commits a heartbeat."""
+    provided: Any
+    """What `context=` made, for `hf.context`."""
 
 
 class RunningAttempt:
@@ -234,6 +236,10 @@ class RunningAttempt:
             attempt.owner or "",
             self.prepared,
         )
+
+    @property
+    def worker_context(self) -> Any:
+        return self._host.provided
 
     @property
     def identity(self) -> AttemptIdentity:
