@@ -86,8 +86,7 @@ def test_files_stay_small() -> None:
     too_long = {
         shown(path): lines
         for path in tracked(".py", ".sql", ".js", ".css", ".html")
-        if shown(path) not in LISTS
-        and (lines := len(path.read_text(encoding="utf-8").splitlines())) > MAX_FILE_LINES
+        if shown(path) not in LISTS and (lines := len(path.read_text(encoding="utf-8").splitlines())) > MAX_FILE_LINES
     }
     assert not too_long, f"cut these along an idea: {too_long}"
 
