@@ -10,7 +10,7 @@ once, with the registry: a later import of a body does not change it, so that ev
 
 import inspect
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
@@ -111,8 +111,8 @@ class Registry:
         for workflow in checked_sequence(workflows, "workflows"):
             self._add_workflow(workflow)
         for activity in checked_sequence(activities, "activities"):
-            methods = () if isinstance(activity, Activity) else methods_of(activity)
-            for each in methods or (activity,):
+            methods: Sequence[object] = () if isinstance(activity, Activity) else methods_of(activity)
+            for each in methods or [activity]:
                 self._add_activity(each)
         for flow in checked_sequence(flows, "flows"):
             if not getattr(flow, "is_flow", False):

@@ -5,6 +5,7 @@ as it does in a worker. Nothing is retried, and time-outs do not apply.
 """
 
 import asyncio
+import inspect
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import aclosing, closing
 from dataclasses import dataclass
@@ -191,7 +192,7 @@ async def _result_of(activity: Activity[..., Any], encoded: bytes, attempt: Alon
     args, kwargs = signature.decode_arguments(encoded)
     prepare = activity.prepare
     if prepare is not None:
-        if asyncio.iscoroutinefunction(prepare):
+        if inspect.iscoroutinefunction(prepare):
             attempt.prepared = await prepare(*args, **kwargs)
         else:
             attempt.prepared = await asyncio.to_thread(prepare, *args, **kwargs)
