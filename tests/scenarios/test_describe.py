@@ -177,7 +177,7 @@ def test_the_former_names_of_the_state_work_for_one_release(tmp_path: Path) -> N
             assert described.state is InstanceState.COMPLETED
             with pytest.warns(DeprecationWarning, match="is called `.state`"):
                 assert described.status is described.state
-            with pytest.warns(DeprecationWarning, match="list\\(state="):
+            with pytest.warns(DeprecationWarning, match="filter, such as list"):
                 assert [each.id for each in await engine.list(status="COMPLETED")] == ["it"]
 
     together(scenario())

@@ -33,6 +33,10 @@ ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "release": ("node",),
     "query": ("state",),
     "update": ("state",),
+    "start_update": ("state",),
+    "set_attributes": ({"customer": "acme"},),
+    "delete": ("waits",),
+    "prune": ("state = COMPLETED",),
     "__aexit__": (None, None, None),
 }
 

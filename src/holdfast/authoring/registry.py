@@ -10,7 +10,7 @@ once, with the registry: a later import of a body does not change it, so that ev
 
 import inspect
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
@@ -111,9 +111,7 @@ class Registry:
         for workflow in checked_sequence(workflows, "workflows"):
             self._add_workflow(workflow)
         for activity in checked_sequence(activities, "activities"):
-            methods: Sequence[object] = () if isinstance(activity, Activity) else methods_of(activity)
-            for each in methods or [activity]:
-                self._add_activity(each)
+            self._add_activity_or_methods(activity)
         for flow in checked_sequence(flows, "flows"):
             if not getattr(flow, "is_flow", False):
                 raise UsageError(f"flows= takes flows, such as hf.Flow.load('order.yaml'), not {flow!r}")
@@ -273,6 +271,13 @@ class Registry:
         self.put(workflow)
         self._modules.add(workflow.fn.__module__)
         return True
+
+    def _add_activity_or_methods(self, given: object) -> None:
+        methods = methods_of(given) if not isinstance(given, Activity) else ()
+        for method in methods:
+            self._add_activity(method)
+        if not methods:
+            self._add_activity(cast("object", given))
 
     def _add_activity(self, definition: object) -> None:
         if not isinstance(definition, Activity):
