@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from holdfast.authoring.activity import (
         ActivityInfo,
         Cancelled,
-        Retry,
         StreamActivity,
         activity,
         activity_info,
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
     from holdfast.authoring.handlers import Query, Update, on_query, on_update, updates_finished
     from holdfast.authoring.launcher import Launcher, LaunchTask
     from holdfast.authoring.log import log
+    from holdfast.authoring.retry import Retry
     from holdfast.authoring.state import set_status, state, wait_until
     from holdfast.authoring.workflow import WorkflowLike as Workflow
     from holdfast.authoring.workflow import workflow
@@ -163,7 +163,6 @@ _NAMES = {
         "Activity",
         "ActivityInfo",
         "Cancelled",
-        "Retry",
         "StreamActivity",
         "activity",
         "activity_info",
@@ -176,6 +175,7 @@ _NAMES = {
     "authoring.handlers": ("Query", "Update", "on_query", "on_update", "updates_finished"),
     "authoring.launcher": ("LaunchTask", "Launcher"),
     "authoring.log": ("log",),
+    "authoring.retry": ("Retry",),
     "authoring.state": ("set_status", "state", "wait_until"),
     "authoring.workflow": ("Workflow", "workflow"),
     "authoring.workflow_api": ("WorkflowInfo", "continue_as_new", "info", "now", "random", "side_effect", "uuid4"),

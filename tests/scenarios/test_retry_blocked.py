@@ -45,9 +45,7 @@ def state(path: Path) -> str:
 
 async def half_way(path: Path) -> None:
     async with engine_of(path, flow, first, other) as engine:
-        assert (
-            rows(path, "SELECT 1 FROM timers") == []
-        )  # a first read may outlast the timer
+        assert rows(path, "SELECT 1 FROM timers") == []  # a first read may outlast the timer
         await engine.start(flow, id="it")
         await until(lambda: rows(path, "SELECT 1 FROM timers"))
 

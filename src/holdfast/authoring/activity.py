@@ -11,7 +11,6 @@ import inspect
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import aclosing
 from contextvars import ContextVar
-from dataclasses import dataclass
 from functools import cached_property
 from types import FunctionType
 from typing import (
@@ -23,24 +22,25 @@ from typing import (
     ParamSpec,
     Protocol,
     TypeVar,
+    Unpack,
     cast,
     get_origin,
     overload,
     runtime_checkable,
 )
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
+from holdfast.authoring.call_options import CallOptions, changed_options, checked_on_cancel
 from holdfast.authoring.definition import Definition, not_a_function, refuse_method
 from holdfast.authoring.prepare import checked_prepare
+from holdfast.authoring.retry import Retry, checked_retry
 from holdfast.authoring.validation import (
     Duration,
     checked_bool,
-    checked_duration_ms,
     checked_integer,
     checked_name,
-    checked_number,
-    checked_sequence,
     checked_timeout_ms,
 )
 from holdfast.core.activity_options import (
@@ -49,66 +49,15 @@ from holdfast.core.activity_options import (
     DEFAULT_QUEUE,
     ActivityOptions,
     ExternalOptions,
-    RetryPolicy,
+    OnCancel,
+    OnCancelOption,
     StreamOptions,
     encode_options,
 )
-from holdfast.core.children import NAME_LIMIT_BYTES
 from holdfast.core.ledger import DEFAULT_LEG1_LIMIT, MAX_LEG1_ENTRIES
 from holdfast.errors import InvalidOption, UsageError
-from holdfast.payloads.failures import qualified_name
 from holdfast.payloads.signature import Signature
 from holdfast.replay.run import current_run
-
-
-@dataclass(frozen=True, slots=True)
-class Retry:
-    """`attempts` in all (None: for ever), with delays that grow from `initial` by `backoff` up to `maximum`.
-
-    Errors of the types in `non_retryable`, or of types derived from them, are not retried. A type that cannot be
-    imported here is given by its name, short or qualified: ``"Declined"`` or ``"shop.payments.Declined"``.
-    """
-
-    attempts: int | None = 5
-    initial: Duration = 1.0
-    backoff: float = 2.0
-    maximum: Duration = 60.0
-    jitter: bool = True
-    non_retryable: tuple[type[BaseException] | str, ...] = ()
-
-    def __post_init__(self) -> None:
-        self.policy()
-
-    def policy(self) -> RetryPolicy:
-        """The policy of the core. Values out of range raise `InvalidOption`."""
-        attempts = None if self.attempts is None else checked_integer(self.attempts, "Retry(attempts)", least=1)
-        initial_ms = checked_duration_ms(self.initial, "Retry(initial)")
-        maximum_ms = checked_duration_ms(self.maximum, "Retry(maximum)")
-        if maximum_ms < initial_ms:
-            raise InvalidOption(
-                f"Retry(maximum) must be at least Retry(initial), and {maximum_ms / 1000:g} s is less than "
-                f"{initial_ms / 1000:g} s"
-            )
-        return RetryPolicy(
-            attempts=attempts,
-            initial_ms=initial_ms,
-            backoff=checked_number(self.backoff, "Retry(backoff)"),
-            maximum_ms=maximum_ms,
-            jitter=checked_bool(self.jitter, "Retry(jitter)"),
-            non_retryable=frozenset(_name_of(error) for error in checked_sequence(self.non_retryable, "non_retryable")),
-        )
-
-
-def _name_of(error: object) -> str:
-    if isinstance(error, str) and len(error) <= NAME_LIMIT_BYTES and all(map(str.isidentifier, error.split("."))):
-        return error
-    if isinstance(error, type) and issubclass(error, BaseException):
-        return qualified_name(error)
-    raise InvalidOption(
-        f"Retry(non_retryable) takes exception types such as ValueError, or their names such as 'shop.Declined', "
-        f"not {error!r}"
-    )
-
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -136,7 +85,7 @@ class ActivityLike(Protocol[P, R_co]):
 class Activity(Definition, Generic[P, R]):
     """A function marked by `activity`, with its name and options. An engine or a worker runs it."""
 
-    __slots__ = ("encoded_options", "is_async", "options", "prepare", "process", "yields")
+    __slots__ = ("encoded_options", "is_async", "is_stand_in", "options", "prepare", "process", "yields")
 
     def __init__(
         self,
@@ -151,6 +100,8 @@ class Activity(Definition, Generic[P, R]):
         self.options = options
         self.encoded_options = encode_options(options)
         self.process = process
+        self.is_stand_in = False
+        """It replaces another one in a test, and its body runs in the process of the test."""
         self.prepare = prepare
         self.yields = options.stream is not None
         self.is_async = inspect.iscoroutinefunction(fn) or inspect.isasyncgenfunction(fn)
@@ -159,7 +110,7 @@ class Activity(Definition, Generic[P, R]):
         run = current_run()
         call: Any
         if run is None:
-            call = self._run_body(args, kwargs)
+            call = self.run_body(args, kwargs)
         else:
             signature = self.signature
             call = run.activities.run(self, signature, signature.encode_arguments(args, kwargs))
@@ -167,13 +118,31 @@ class Activity(Definition, Generic[P, R]):
         typed: Coroutine[object, object, R] = call
         return typed
 
+    def with_options(self, **options: Unpack[CallOptions]) -> "ActivityCall[P, R]":
+        """This activity with other options for some of its calls: ``charge.with_options(queue="gpu")(order)``.
+
+        An omitted option is that of the activity; None for a time-out means none. Keep the result if many calls use
+        it: the options are checked and encoded here, once. A worker that is given no `queues=` does not know a queue
+        that only calls name.
+        """
+        return ActivityCall(self, self.options_of_call(self.options, options))
+
+    def options_of_call(self, before: ActivityOptions, given: CallOptions) -> ActivityOptions:
+        """The options `before`, changed by the given ones. Raises `InvalidOption` if they do not fit this activity."""
+        options = changed_options(self.name, before, given)
+        in_process = self.process if options.process is UNSET else options.process
+        checked_prepare(self.prepare, self.fn, process=in_process)
+        check_options(self.fn, options, process=in_process)
+        return options
+
     if not TYPE_CHECKING:
 
         @cached_property
         def signature(self) -> Signature:
             return Signature(self.fn, yields=self.yields)
 
-    async def _run_body(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> R:
+    async def run_body(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> R:
+        """Run the plain function, as a call outside of a workflow does."""
         if self.options.external is not None:
             raise UsageError(f"{self.name} is external and has no body here: call it in a workflow")
         if self.prepare is None:
@@ -217,6 +186,10 @@ class StreamActivity(Activity[P, AsyncIterator[T]], Generic[P, T]):
             return self._prepared_values(args, kwargs)
         return self._values(args, kwargs)
 
+    def with_options(self, **options: Unpack[CallOptions]) -> "StreamCall[P, T]":
+        """As for any activity; see `Activity.with_options`."""
+        return StreamCall(self, self.options_of_call(self.options, options))
+
     def _values(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> AsyncGenerator[T, None]:
         values: Any = self.fn(*args, **kwargs)
         return values if self.is_async else _one_by_one(values)
@@ -233,6 +206,57 @@ class StreamActivity(Activity[P, AsyncIterator[T]], Generic[P, T]):
                 finally:
                     current_activity.reset(token)
                 yield value
+
+
+class ActivityCall(Generic[P, R]):
+    """An activity with options of its own for its calls, made by `with_options` (A12). It is called as the activity is.
+
+    It is no definition: the activity is what a worker registers, and a module may hold any number of these.
+    """
+
+    __slots__ = ("activity", "encoded_options", "name", "options", "signature")
+
+    def __init__(self, activity: Activity[P, R], options: ActivityOptions) -> None:
+        self.activity = activity
+        self.name = activity.name
+        self.options = options
+        self.encoded_options = encode_options(options)
+        self.signature = activity.signature
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[object, object, R]:
+        run = current_run()
+        call: Any
+        if run is None:
+            call = self.activity.run_body(args, kwargs)
+        else:
+            signature = self.signature
+            call = run.activities.run(self, signature, signature.encode_arguments(args, kwargs))
+        call.__qualname__ = self.name
+        typed: Coroutine[object, object, R] = call
+        return typed
+
+    def with_options(self, **options: Unpack[CallOptions]) -> "ActivityCall[P, R]":
+        """These options, changed by further ones."""
+        changed = self.activity.options_of_call(self.options, options)
+        return type(self)(self.activity, changed)
+
+    def __repr__(self) -> str:
+        return f"<activity {self.name} with options of its own>"
+
+
+class StreamCall(ActivityCall[P, AsyncIterator[T]], Generic[P, T]):
+    """A generator with options of its own for its calls: ``async for part in write.with_options(...)("x")``."""
+
+    __slots__ = ()
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> AsyncIterator[T]:  # type: ignore[override]  # not awaited
+        run = current_run()
+        if run is None:
+            values: Any = self.activity(*args, **kwargs)
+        else:
+            values = run.streams.open(self, self.signature.encode_arguments(args, kwargs))
+        typed: AsyncIterator[T] = values
+        return typed
 
 
 AnyActivity = Activity[..., Any] | ActivityLike[..., Any]
@@ -259,6 +283,10 @@ if TYPE_CHECKING:
             self: "ActivityOf[Callable[P, R]]", *args: P.args, **kwargs: P.kwargs
         ) -> Coroutine[object, object, R]: ...
 
+        def with_options(
+            self: "ActivityOf[Callable[P, R]]", **options: Unpack[CallOptions]
+        ) -> "ActivityCall[P, R]": ...
+
     class StreamActivityOf(StreamActivity[..., Any], ActivityLike[..., Any], Generic[F_co]):
         """A generator as type checkers see it, with the values that it yields as the result of its function."""
 
@@ -266,11 +294,9 @@ if TYPE_CHECKING:
             self: "StreamActivityOf[Callable[P, T]]", *args: P.args, **kwargs: P.kwargs
         ) -> AsyncIterator[T]: ...
 
-
-def _checked_retry(retry: object) -> Retry:
-    if retry is not None and not isinstance(retry, Retry):
-        raise InvalidOption(f"retry takes hf.Retry(...), such as hf.Retry(attempts=3), not {retry!r}")
-    return retry or Retry()
+        def with_options(
+            self: "StreamActivityOf[Callable[P, T]]", **options: Unpack[CallOptions]
+        ) -> "StreamCall[P, T]": ...
 
 
 def _external_options(claim_timeout: Duration | None, *, is_external: bool) -> ExternalOptions | None:
@@ -327,18 +353,27 @@ def _options_of(
     if not inspect.isfunction(function):
         raise InvalidOption(f"@hf.activity marks a function: {not_a_function(function)}")
     refuse_method(function, "@hf.activity")
+    if _is_stream(function, is_external=options.external is not None):
+        options = replace(options, stream=StreamOptions(resumable=resumable))
+    elif resumable:
+        raise InvalidOption(f"{function.__qualname__}: resumable=True is for generators, which yield values")
+    check_options(function, options, process=process)
+    return options
+
+
+def check_options(function: Callable[..., Any], options: ActivityOptions, *, process: bool) -> None:
+    """Refuse options that do not fit the function of an activity, or each other."""
     if process and inspect.iscoroutinefunction(function):
         raise InvalidOption(f"{function.__qualname__}: process=True is for `def`; an `async def` runs in the loop")
-    is_external = options.external is not None
-    if is_external:
+    if options.external is not None and inspect.isfunction(function):
         check_external(function, options, process=process)
-    if _is_stream(function, is_external=is_external):
-        if process:
-            raise InvalidOption(f"{function.__qualname__}: process=True is for functions that return, not generators")
-        return replace(options, stream=StreamOptions(resumable=resumable))
-    if resumable:
-        raise InvalidOption(f"{function.__qualname__}: resumable=True is for generators, which yield values")
-    return options
+    if process and options.stream is not None:
+        raise InvalidOption(f"{function.__qualname__}: process=True is for functions that return, not generators")
+    if options.on_cancel is OnCancel.WAIT and options.stream is not None:
+        raise InvalidOption(
+            f"{function.__qualname__}: on_cancel='wait' is for functions that return: code that leaves a loop over a "
+            "generator does not wait for it"
+        )
 
 
 class ActivityDecorator(Protocol):
@@ -380,6 +415,7 @@ def activity(
     external: bool = False,
     claim_timeout: Duration | None = None,
     max_claims: int = DEFAULT_LEG1_LIMIT,
+    on_cancel: OnCancelOption = "request",
 ) -> ActivityDecorator: ...
 def activity(
     fn: Callable[..., Any] | None = None,
@@ -400,6 +436,7 @@ def activity(
     external: bool = False,
     claim_timeout: Duration | None = None,
     max_claims: int = DEFAULT_LEG1_LIMIT,
+    on_cancel: OnCancelOption = "request",
 ) -> Any:
     """Mark a function as an activity.
 
@@ -415,13 +452,16 @@ def activity(
     and reports, by rows (`activity_events`) or by ``holdfast activity``. `claim_timeout` (300 s) releases a claim that
     is silent before it runs; after `max_claims` claims the activity fails with `hf.ClaimsExhausted`. With the result
     ``AsyncIterator[T]`` the executor sends values as responses.
+
+    `on_cancel` is for a call that the workflow cancels: with "request" the body is asked to stop and the workflow
+    continues at once, with "wait" when the body has ended; with "abandon" a body that runs is left alone.
     """
     checked_bool(process, "process")
     checked_bool(resumable, "resumable")
     checked_bool(external, "external")
     options = ActivityOptions(
         queue=checked_name(queue, "a queue"),
-        retry=_checked_retry(retry).policy(),
+        retry=(checked_retry(retry) or Retry()).policy(),
         schedule_to_start_ms=checked_timeout_ms(schedule_to_start, "schedule_to_start"),
         start_to_close_ms=checked_timeout_ms(start_to_close, "start_to_close"),
         schedule_to_close_ms=checked_timeout_ms(schedule_to_close, "schedule_to_close"),
@@ -431,6 +471,7 @@ def activity(
         prepares=prepare is not None,
         max_claims=checked_integer(max_claims, "max_claims", least=1, most=MAX_LEG1_ENTRIES),
         external=_external_options(claim_timeout, is_external=external),
+        on_cancel=UNSET if (mode := checked_on_cancel(on_cancel)) is OnCancel.REQUEST else mode,
     )
 
     def mark(function: Callable[..., Any]) -> Activity[Any, Any]:

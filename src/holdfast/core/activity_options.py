@@ -7,9 +7,12 @@ pure function of the retry policy, the failures so far, and a random number from
 
 import math
 from collections.abc import Collection
-from typing import Final
+from enum import StrEnum
+from functools import lru_cache
+from typing import Final, Literal
 
 import msgspec
+from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from holdfast.core.ledger import DEFAULT_LEG1_LIMIT
@@ -135,8 +138,26 @@ class ExternalOptions(msgspec.Struct, frozen=True):
     claim_timeout_ms: int = DEFAULT_CLAIM_TIMEOUT_MS
 
 
+class OnCancel(StrEnum):
+    """A11: what happens to an activity whose call is cancelled in workflow code."""
+
+    REQUEST = "request"
+    """The body is asked to stop, and the code continues at once."""
+    WAIT = "wait"
+    """The body is asked to stop, and the code continues when the attempt has ended."""
+    ABANDON = "abandon"
+    """A body that runs is not asked to stop, and the code continues at once."""
+
+
+OnCancelOption = OnCancel | Literal["request", "wait", "abandon"]
+"""A mode as an argument of the public API."""
+
+
 class ActivityOptions(msgspec.Struct, frozen=True):
-    """Everything about an activity that is needed after it was scheduled."""
+    """Everything about an activity that is needed after it was scheduled.
+
+    A field that is UNSET is not stored: it costs nothing for the activities that do not use it.
+    """
 
     queue: str = DEFAULT_QUEUE
     retry: RetryPolicy = msgspec.field(default_factory=RetryPolicy)
@@ -151,6 +172,10 @@ class ActivityOptions(msgspec.Struct, frozen=True):
     external: ExternalOptions | None = None
     prepares: bool = False
     """Its attempts are PREPARING while the function of `prepare=` runs."""
+    process: bool | UnsetType = UNSET
+    """Chosen by the call: whether the body runs in a process. Otherwise the activity of the worker decides."""
+    on_cancel: OnCancel | UnsetType = UNSET
+    """UNSET: `OnCancel.REQUEST`."""
 
     def expires_at_ready_ms(self, *, scheduled_at_ms: int, available_at_ms: int) -> int | None:
         """A5: the time at which a queued attempt expires. The delay of a retry does not count as waiting."""
@@ -197,8 +222,9 @@ def encode_options(options: ActivityOptions) -> bytes:
     return _encoder.encode(options)
 
 
+@lru_cache(maxsize=1_000)
 def decode_options(data: bytes) -> ActivityOptions:
-    """The options of a stored attempt."""
+    """The options of a stored attempt. The attempts of one activity have the same ones, hence the cache."""
     return _decoder.decode(data)
 
 

@@ -197,7 +197,7 @@ class AttemptRunner:
         if self._is_stopped:
             return  # `stop` and `close` decide
         current_activity.set(None)  # log records from here on are not the body's
-        if running.activity.process:
+        if running.in_process:
             if running.task is not None:
                 running.task.cancel()
             return
@@ -293,7 +293,7 @@ class AttemptRunner:
                 value = await (activity.fn(*args, **kwargs) if kwargs else activity.fn(*args))
             else:
                 value = await self._call(activity, running)
-            data = value if activity.process or activity.yields else stored_result(signature, self._limit, value)
+            data = value if running.in_process or activity.yields else stored_result(signature, self._limit, value)
         except BaseException as raised:  # noqa: BLE001 - SystemExit and the like end the attempt, not the worker
             error = raised
         current_activity.set(None)  # log records from here on are not the body's
@@ -336,7 +336,7 @@ class AttemptRunner:
         if activity.prepare is not None or is_preparing(running):
             await self._preparer.prepare(running)
             self._set_timer(running)
-        if activity.process:
+        if running.in_process:
             data = await self._processes.run(activity, running.attempt.input, running)
             if len(data) <= self._limit.quiet_bytes:
                 return data
@@ -497,7 +497,7 @@ def _values(attempt: AttemptRecord) -> int:
 def _is_thread(running: RunningAttempt) -> bool:
     if is_preparing(running):
         return prepares_in_thread(running)
-    return not (running.activity.is_async or running.activity.process)
+    return not (running.activity.is_async or running.in_process)
 
 
 @lru_cache(maxsize=256)

@@ -6,6 +6,7 @@ from enum import Enum
 from typing import Any, Final, Protocol
 
 import msgspec
+from msgspec import UNSET
 
 from holdfast.authoring.activity import Activity, ActivityInfo, AttemptIdentity, Cancelled
 from holdfast.core.activity_options import decode_options
@@ -108,6 +109,7 @@ class RunningAttempt:
         "attempt",
         "deadline_ms",
         "has_begun",
+        "in_process",
         "is_evicted",
         "kind",
         "prepared",
@@ -122,6 +124,7 @@ class RunningAttempt:
         self._host = host
         self.activity = activity
         self.attempt = attempt
+        self.in_process = _in_process(activity, attempt)
         self.kind = attempt.name
         self.task: asyncio.Task[None] | None = None
         """The task that only this body uses; see `shared_tasks`."""
@@ -303,6 +306,12 @@ class RunningAttempt:
             )
             beat = HeartbeatAttempt(key=attempt.key, owner=attempt.owner, details=details, expires_at_ms=expires)
             host.beat(beat)
+
+
+def _in_process(activity: Activity[..., Any], attempt: AttemptRecord) -> bool:
+    """Whether the body runs in a process: the call decides, otherwise the activity. The body of a test runs here."""
+    chosen = decode_options(attempt.options).process
+    return activity.process if chosen is UNSET or activity.is_stand_in else chosen
 
 
 def _deadline_ms(attempt: AttemptRecord) -> int | None:
