@@ -49,6 +49,7 @@ from holdfast.core.admission import (
     ExistingInstance,
     StartIdentity,
     StartVerdict,
+    decide_child_start,
     decide_event,
     decide_start,
 )
@@ -339,9 +340,9 @@ def _start_next_execution(
 
 def _write_children(tables: MemoryTables, effects: TurnEffects, number: InstanceNumber, execution: int) -> Ended:
     """Create the children of a turn, and cancel those that it names. Returns the children that ended at once."""
-    for new in effects.children:
-        _create_child(tables, new, tables.instances[number], execution)
     ended: list[EndedInstance] = []
+    for new in effects.children:
+        ended += _create_child(tables, new, tables.instances[number], execution)
     for cancelled in effects.children_cancelled:
         child = _child(tables, number, execution, cancelled.child)
         request = CancelRequested(time_ms=0, reason=cancelled.reason, descendants=cancelled.descendants)
@@ -356,17 +357,26 @@ def _child(tables: MemoryTables, number: InstanceNumber, execution: int, step: i
     return next((row for row in children if row.parent is not None and row.parent.child == step), None)
 
 
-def _create_child(tables: MemoryTables, new: NewChild, parent: Instance, execution: int) -> None:
+def _create_child(tables: MemoryTables, new: NewChild, parent: Instance, execution: int) -> Ended:
     """The child with its start in its inbox; or, if the id is taken, the refusal in the inbox of its parent (G11)."""
     require(_child(tables, parent.number, execution, new.child) is None, f"child {new.child} was started before")
     existing, now_ms = tables.current(new.id), tables.now_ms
     if existing is not None and not new.named and _may_take_id_of(existing, parent):
         tables.instances.change(existing.number, superseded_at_ms=now_ms)
         existing = None
+    ended: Ended = ()
+    if existing is not None and new.named:
+        verdict = decide_child_start(existing.state, new.policy)
+        if verdict is StartVerdict.REPLACE and not _is_above(tables, existing.number, parent):
+            ended = terminate(tables, existing, REPLACED)
+            verdict = StartVerdict.CREATE
+        if verdict is StartVerdict.CREATE:
+            tables.instances.change(existing.number, superseded_at_ms=now_ms)
+            existing = None
     if existing is not None:
         reason = f"the id {new.id!r} is taken, so no child of {new.workflow!r} was started with it"
         tell_parent(tables, parent.number, execution, ChildRefused(time_ms=now_ms, child=new.child, reason=reason))
-        return
+        return ()
     number = tables.next_number()
     row = Instance(
         number=number,
@@ -396,6 +406,15 @@ def _create_child(tables: MemoryTables, new: NewChild, parent: Instance, executi
         set_deadline(tables, number, new.deadline)
     if new.named:
         tell_parent(tables, parent.number, execution, ChildStarted(time_ms=now_ms, child=new.child))
+    return ended
+
+
+def _is_above(tables: MemoryTables, number: InstanceNumber, below: Instance) -> bool:
+    """Whether an instance is `below` itself or one of its ancestors."""
+    current: Instance | None = below
+    while current is not None and current.number != number:
+        current = None if current.parent is None else tables.instances.get(current.parent.number)
+    return current is not None
 
 
 def _may_take_id_of(existing: Instance, parent: Instance) -> bool:

@@ -249,7 +249,7 @@ class StreamCall(ActivityCall[P, AsyncIterator[T]], Generic[P, T]):
 
     __slots__ = ()
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> AsyncIterator[T]:  # type: ignore[override]  # not awaited
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> AsyncIterator[T]:  # type: ignore[override, misc]  # not awaited
         run = current_run()
         if run is None:
             values: Any = self.activity(*args, **kwargs)

@@ -2,8 +2,9 @@
 
 import inspect
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, Protocol, TypeVar, overload, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, Protocol, TypeVar, Unpack, overload, runtime_checkable
 
+from holdfast.authoring.child_options import ChildOptions, checked_child_options, deadline_of, ties_of
 from holdfast.authoring.definition import Definition, refuse_method
 from holdfast.authoring.validation import (
     Duration,
@@ -17,7 +18,7 @@ from holdfast.core.admission import DEFAULT_MAILBOX_LIMIT, EventPolicy, EventPol
 from holdfast.core.checks import parse_enum
 from holdfast.core.deadlines import DEFAULT_GRACE_MS, Deadline
 from holdfast.errors import InvalidOption, UsageError
-from holdfast.replay.children import ChildCall
+from holdfast.replay.children import ChildCall, ChildTies
 from holdfast.replay.run import current_run
 
 P = ParamSpec("P")
@@ -105,6 +106,12 @@ class Workflow(Definition, Generic[P, R]):
         return BoundWorkflow(self, self.signature.encode_arguments(args, kwargs))
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[object, object, R]:
+        return self.run_as_child(args, kwargs, start_deadline(self.deadline, ...), None)
+
+    def run_as_child(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], deadline: Deadline | None, ties: ChildTies | None
+    ) -> Coroutine[object, object, R]:
+        """Run it as a child of the workflow whose code calls this."""
         run = current_run()
         if run is None:
             raise UsageError(
@@ -113,12 +120,40 @@ class Workflow(Definition, Generic[P, R]):
             )
         encoded = self.signature.encode_arguments(args, kwargs)
         run.context.checked(encoded, f"{self.name}(): the payload of the arguments")
-        call: Any = run.children.run(
-            ChildCall(self.name, self.version, encoded, self.signature, start_deadline(self.deadline, ...))
-        )
+        call: Any = run.children.run(ChildCall(self.name, self.version, encoded, self.signature, deadline), ties)
         call.__qualname__ = self.name  # as for an activity
         typed: Coroutine[object, object, R] = call
         return typed
+
+    def with_options(self, **options: Unpack[ChildOptions]) -> "WorkflowCall[P, R]":
+        """This workflow with options for its calls as a child: ``ship.with_options(id="s-1")(order)``.
+
+        They are those of ``hf.start``.
+        """
+        return WorkflowCall(self, options)
+
+
+class WorkflowCall(Generic[P, R]):
+    """A workflow with options for its calls as a child, made by `with_options`. It is called as the workflow is."""
+
+    __slots__ = ("_deadline", "_given", "_ties", "workflow")
+
+    def __init__(self, workflow: Workflow[P, R], given: ChildOptions) -> None:
+        self.workflow = workflow
+        self._given = checked_child_options(f"{workflow.name}.with_options", given)
+        self._ties = ties_of(given)
+        self._deadline = start_deadline(workflow.deadline, deadline_of(given))
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[object, object, R]:
+        return self.workflow.run_as_child(args, kwargs, self._deadline, self._ties)
+
+    def with_options(self, **options: Unpack[ChildOptions]) -> "WorkflowCall[P, R]":
+        """These options, changed by further ones."""
+        merged: ChildOptions = {**self._given, **options}
+        return WorkflowCall(self.workflow, merged)
+
+    def __repr__(self) -> str:
+        return f"<workflow {self.workflow.name} with options of its own>"
 
 
 AnyWorkflow = Workflow[..., Any] | WorkflowLike[..., Any]
@@ -134,6 +169,10 @@ if TYPE_CHECKING:
         def __call__(
             self: "WorkflowOf[Callable[P, R]]", *args: P.args, **kwargs: P.kwargs
         ) -> Coroutine[object, object, R]: ...
+
+        def with_options(
+            self: "WorkflowOf[Callable[P, R]]", **options: Unpack[ChildOptions]
+        ) -> "WorkflowCall[P, R]": ...
 
 
 class WorkflowDecorator(Protocol):

@@ -18,6 +18,7 @@ from typing import (
 import msgspec
 
 from holdfast.core.activity_options import ActivityOptions
+from holdfast.core.admission import IdPolicy
 from holdfast.core.attributes import Attributes, StoredAttribute
 from holdfast.core.children import MOST_PARENTS, ParentClose, child_seed, default_child_id
 from holdfast.core.deadlines import Deadline
@@ -70,6 +71,7 @@ class ScheduledChild(NamedTuple):
     parent_close: ParentClose
     seed: int
     depth: int
+    policy: IdPolicy = IdPolicy.IDEMPOTENT
 
 
 class CancelledChild(NamedTuple):
@@ -328,6 +330,7 @@ def schedule_child(
     deadline: Deadline | None,
     parent_close: ParentClose,
     chosen_id: str,
+    policy: IdPolicy = IdPolicy.IDEMPOTENT,
     node: str = "",
 ) -> ScheduledChild:
     """Child number `number` of an execution, with its id, seed and depth; `NestedTooDeep` bounds the depth.
@@ -354,6 +357,7 @@ def schedule_child(
         parent_close=parent_close,
         seed=child_seed(parent.seed, number),
         depth=depth,
+        policy=policy,
     )
 
 

@@ -94,6 +94,7 @@ def _new_child(live: LiveInstance, scheduled: ScheduledChild) -> NewChild:
         named=scheduled.named,
         payloads=tuple(payloads),
         deadline=scheduled.deadline,
+        policy=scheduled.policy,
     )
 
 

@@ -1,6 +1,6 @@
 """A turn: everything that one run of workflow code commits, all or nothing (G11)."""
 
-from holdfast.core.admission import Mailbox
+from holdfast.core.admission import IdPolicy, Mailbox
 from holdfast.core.attributes import AttributeChange
 from holdfast.core.children import ParentClose
 from holdfast.core.deadlines import Deadline
@@ -46,6 +46,8 @@ class NewChild(Record, frozen=True):
     """The code chose the id, and gets a message whether it was free."""
     payloads: tuple[LargePayload, ...] = ()
     deadline: Deadline | None = None
+    policy: IdPolicy = IdPolicy.IDEMPOTENT
+    """Of a named child whose id is taken (G3)."""
 
 
 class CancelChild(Record, frozen=True):
