@@ -9,8 +9,12 @@ The qualified names are stored with failures, so an error keeps its name and its
 """
 
 from collections.abc import Mapping
+from datetime import timedelta
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
+
+MAX_RETRY_AFTER_SECONDS: Final = 366 * 24 * 3_600
+"""The longest delay that a body can choose for its retry."""
 
 
 class HoldfastError(Exception):
@@ -368,6 +372,24 @@ class ActivityNotFound(HoldfastError):
 
 class ActivityClosed(HoldfastError):
     """The activity has its answer, or its workflow does not wait for it any more, so it cannot be cancelled."""
+
+
+class RetryAfter(HoldfastError):
+    """Raised by the body of an activity, or by a workflow that has a retry policy, to choose the delay of its retry.
+
+    ``raise hf.RetryAfter(30)``, with seconds or a timedelta, is a failure of the attempt as any other: the policy says
+    whether another one follows, and `delay_seconds`, at most 366 days, replaces the delay of the policy.
+    """
+
+    def __init__(self, delay: "float | timedelta", message: str = "") -> None:
+        seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
+        is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+        if not is_number or not 0 <= seconds <= MAX_RETRY_AFTER_SECONDS:
+            raise InvalidOption(
+                f"hf.RetryAfter takes 0 to {MAX_RETRY_AFTER_SECONDS:,} seconds or a timedelta, not {delay!r}"
+            )
+        super().__init__(message or f"retry after {seconds:g} s")
+        self.delay_seconds = float(seconds)
 
 
 class ActivityTimedOut(HoldfastError, TimeoutError):

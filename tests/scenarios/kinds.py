@@ -42,6 +42,7 @@ REPRESENTATIVE: Final = frozenset(
         "test_closing",
         "test_continue_as_new",
         "test_options_per_call",
+        "test_workflow_retries",
         "test_describe",
         "test_events",
         "test_events_set_aside",

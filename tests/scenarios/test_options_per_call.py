@@ -26,12 +26,12 @@ async def charge(card: str) -> int:
 
 
 @hf.activity
-def process_of(text: str) -> int:
+def process_of() -> int:
     return os.getpid()
 
 
 @hf.activity(process=True)
-def process_of_another(text: str) -> int:
+def process_of_another() -> int:
     return os.getpid()
 
 
@@ -51,7 +51,7 @@ async def prepares(text: str) -> str:
 
 @hf.activity(prepare=prepares)
 def prepared(text: str) -> str:
-    return str(hf.activity_info().prepared)
+    return text + str(hf.activity_info().prepared)
 
 
 once = charge.with_options(retry=hf.Retry(attempts=1), queue="payments")
@@ -64,7 +64,7 @@ async def by_options(card: str) -> int:
 
 @hf.workflow
 async def in_processes() -> list[int]:
-    return [await process_of.with_options(process=True)("x"), await process_of_another.with_options(process=False)("x")]
+    return [await process_of.with_options(process=True)(), await process_of_another.with_options(process=False)()]
 
 
 @hf.workflow
@@ -145,9 +145,9 @@ def test_A12_a_generator_and_an_external_activity_take_options(tmp_path: Path) -
 
 def test_A12_a_call_outside_of_a_workflow_runs_the_body() -> None:
     async def scenario() -> None:
-        assert await process_of.with_options(process=True)("x") == os.getpid()
+        assert await process_of.with_options(process=True)() == os.getpid()
         assert [number async for number in count_up.with_options(queue="slow")(2)] == [0, 1]
-        assert await prepared.with_options(queue="slow")("x") == "x"
+        assert await prepared.with_options(queue="slow")("x") == "xx"
 
     together(scenario())
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, Protocol, Type
 
 from holdfast.authoring.child_options import ChildOptions, checked_child_options, deadline_of, ties_of
 from holdfast.authoring.definition import Definition, refuse_method
+from holdfast.authoring.retry import Retry, checked_retry
 from holdfast.authoring.validation import (
     Duration,
     checked_duration_ms,
@@ -14,6 +15,7 @@ from holdfast.authoring.validation import (
     checked_timeout_ms,
     start_deadline,
 )
+from holdfast.core.activity_options import RetryPolicy
 from holdfast.core.admission import DEFAULT_MAILBOX_LIMIT, EventPolicy, EventPolicyOption, Mailbox
 from holdfast.core.checks import parse_enum
 from holdfast.core.deadlines import DEFAULT_GRACE_MS, Deadline
@@ -57,7 +59,7 @@ class Workflow(Definition, Generic[P, R]):
     A call in workflow code runs it as a child of that workflow.
     """
 
-    __slots__ = ("continue_after", "deadline", "mailbox", "version")
+    __slots__ = ("continue_after", "deadline", "mailbox", "retry", "version")
 
     is_flow = False
     """Whether it is a graph without code."""
@@ -71,12 +73,14 @@ class Workflow(Definition, Generic[P, R]):
         *,
         continue_after: int = CONTINUE_AFTER_EVENTS,
         deadline: Deadline | None = None,
+        retry: RetryPolicy | None = None,
     ) -> None:
         super().__init__(fn, name)
         self.version = version
         self.mailbox = mailbox
         self.continue_after = continue_after
         self.deadline = deadline
+        self.retry = retry
 
     @property
     def first_key(self) -> str | None:
@@ -193,6 +197,7 @@ def workflow(
     continue_after: int = CONTINUE_AFTER_EVENTS,
     deadline: Duration | None = None,
     deadline_grace: Duration = DEFAULT_GRACE_MS / 1000,
+    retry: Retry | None = None,
 ) -> WorkflowDecorator: ...
 def workflow(
     fn: Callable[..., Any] | None = None,
@@ -205,18 +210,22 @@ def workflow(
     continue_after: int = CONTINUE_AFTER_EVENTS,
     deadline: Duration | None = None,
     deadline_grace: Duration = DEFAULT_GRACE_MS / 1000,
+    retry: Retry | None = None,
 ) -> Any:
     """Mark an async function as a workflow. Its code must be deterministic: side effects belong into activities.
 
     `event_policy`: events that are not awaited are kept, up to `mailbox_limit` of them, or, with
     "drop_unsubscribed", dropped with a warning. `continue_after` is the length of the history, in events, from which on
     `hf.info().should_continue` is true. An instance that has not ended `deadline` after its start is cancelled, and
-    fails with `DeadlineExceeded`; its clean-up may take `deadline_grace`.
+    fails with `DeadlineExceeded`; its clean-up may take `deadline_grace`. With `retry`, a failed execution is followed
+    by the next one of the same instance, with the same input; without, an instance fails with its first error.
     """
     policy = parse_enum(EventPolicy, event_policy, "policy for events")
     checked_integer(continue_after, "continue_after", least=1)
     if version != "":
         checked_name(version, "a version")
+    chosen = checked_retry(retry)
+    again = None if chosen is None else chosen.policy()
     rules = Mailbox(policy, checked_integer(mailbox_limit, "mailbox_limit", least=1))
     limit = Deadline(checked_timeout_ms(deadline, "deadline"), checked_duration_ms(deadline_grace, "deadline_grace"))
 
@@ -228,6 +237,8 @@ def workflow(
         mailbox = None if rules == Mailbox() else rules
         checked = checked_name(function.__name__ if name is None else name, "a workflow")
         own_deadline = None if limit == Deadline(None) else limit
-        return Workflow(function, checked, version, mailbox, continue_after=continue_after, deadline=own_deadline)
+        return Workflow(
+            function, checked, version, mailbox, continue_after=continue_after, deadline=own_deadline, retry=again
+        )
 
     return mark if fn is None else mark(fn)

@@ -26,6 +26,8 @@ class WorkflowInfo(NamedTuple):
     """The history has become long (`@hf.workflow(continue_after=...)`): a good moment for `hf.continue_as_new`."""
     parent: str | None = None
     """The id of the parent instance, if there is one."""
+    attempt: int = 1
+    """With a retry policy: how many executions have had this input, in a row, with this one."""
 
 
 def now() -> dt.datetime:
@@ -62,7 +64,14 @@ def info() -> WorkflowInfo:
     """The running execution: its instance, workflow, number, length of the history, parent."""
     run = readable_run("hf.info")
     identity = run.identity
-    return WorkflowInfo(identity.instance_id, identity.workflow, identity.execution, *run.length, run.parent or None)
+    return WorkflowInfo(
+        identity.instance_id,
+        identity.workflow,
+        identity.execution,
+        *run.length,
+        run.parent or None,
+        attempt=run.attempt,
+    )
 
 
 def continue_as_new(*args: Any, **kwargs: Any) -> NoReturn:

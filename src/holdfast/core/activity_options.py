@@ -16,11 +16,11 @@ from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from holdfast.core.ledger import DEFAULT_LEG1_LIMIT
-from holdfast.errors import RetryPolicyError
+from holdfast.errors import MAX_RETRY_AFTER_SECONDS, RetryPolicyError
 
 DEFAULT_MAX_LOSSES: Final = 5
 """A10: after more losses of workers than this, the activity fails."""
-LONGEST_DELAY_MS: Final = 366 * 24 * 3_600_000
+LONGEST_DELAY_MS: Final = MAX_RETRY_AFTER_SECONDS * 1_000
 LEAST_JITTER: Final = 0.5
 """With jitter, a delay is multiplied by a random factor from this value to 1."""
 

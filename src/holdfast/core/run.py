@@ -110,6 +110,14 @@ class QueryAnswer(NamedTuple):
     logs: Sequence[LogLine] = ()
 
 
+class NextAttempt(NamedTuple):
+    """The execution that follows a failed one (G16)."""
+
+    input: bytes
+    attempt: int
+    begins_at_ms: int
+
+
 class RunEffects(msgspec.Struct):
     """The effects of a turn besides activities and history events. Most turns have none of them."""
 
@@ -127,6 +135,8 @@ class RunEffects(msgspec.Struct):
     children: list[ScheduledChild] = []
     children_asked: list[CancelledChild] = []
     answers: dict[str, Reply | None] | None = None
+    next_attempt: NextAttempt | None = None
+    """With an `ExecutionFailed` that is retried."""
     interrupted: list[tuple[str, str, bool]] = []
     """Requests of a flow to other instances to end: id, reason, whether their descendants end, too."""
 

@@ -18,14 +18,23 @@ from typing import Any, Final, NoReturn, Protocol
 import msgspec
 
 from holdfast.core import history as ev
+from holdfast.core.activity_options import RetryAfter, RetryPolicy
 from holdfast.core.admission import EventPolicy, Mailbox
 from holdfast.core.attributes import Attributes
 from holdfast.core.deadlines import MILLISECONDS
 from holdfast.core.history import HistoryEvent, Payload
 from holdfast.core.queries import unknown_handler
-from holdfast.core.run import ExecutionEnding, ExecutionId, ParentInfo, QueryAnswer, SliceRunner, TurnOutput
+from holdfast.core.run import (
+    ExecutionEnding,
+    ExecutionId,
+    NextAttempt,
+    ParentInfo,
+    QueryAnswer,
+    SliceRunner,
+    TurnOutput,
+)
 from holdfast.errors import DeadlineExceeded, ForbiddenInWorkflow, HistoryMismatch, PayloadError
-from holdfast.payloads.failures import Resolver, failure_of
+from holdfast.payloads.failures import Resolver, describe_error, failure_of
 from holdfast.payloads.limits import PayloadLimit
 from holdfast.payloads.pydantic_models import constraints_ignored
 from holdfast.payloads.signature import Signature
@@ -40,11 +49,13 @@ from holdfast.replay.loop.loop_swap import swapped_loop
 from holdfast.replay.loop.restricted_loops import ReadOnlyLoop
 from holdfast.replay.loop.tasks import Evicted
 from holdfast.replay.queries import QueryHandlers
+from holdfast.replay.retries import begin_later, decide_retry
 from holdfast.replay.state import AttributeValues, WorkflowState
 from holdfast.replay.streams import Streams
 from holdfast.replay.updates import Updates
 
 _encode: Final = msgspec.json.Encoder().encode
+NO_INPUT: Final = Payload()
 
 
 class WorkflowCode(Protocol):
@@ -60,6 +71,8 @@ class WorkflowCode(Protocol):
     def signature(self) -> Signature: ...
     @property
     def continue_after(self) -> int: ...
+    @property
+    def retry(self) -> RetryPolicy | None: ...
 
 
 class WorkflowRun:
@@ -76,6 +89,7 @@ class WorkflowRun:
         "_code",
         "_events",
         "_ignores_constraints",
+        "_input",
         "_is_overdue",
         "_length",
         "_main",
@@ -88,6 +102,7 @@ class WorkflowRun:
         "_streams",
         "_updates",
         "activities",
+        "attempt",
         "context",
         "depth",
         "identity",
@@ -118,6 +133,9 @@ class WorkflowRun:
         self.parent = ""
         self.depth = 0
         self.seed = 0
+        self.attempt = 1
+        """With a retry policy: how many executions have had this input, in a row (G16)."""
+        self._input = NO_INPUT
         self._code = code
         self._new_deadline = new_deadline
         self._main: asyncio.Task[Any] | None = None
@@ -416,7 +434,7 @@ class WorkflowRun:
                 self._state.conditions.settle(deadline)
             main = self._main
             if main is not None and main.done():
-                self.is_end_deferred = has_more and not self.is_cleaning_up and not _continues(main)
+                self.is_end_deferred = has_more and not self.is_cleaning_up and not self._continues(main)
                 if not self.is_end_deferred:
                     if self._began_at_end:
                         loop.note_left_over()  # the handlers of updates that were applied after the main function
@@ -446,8 +464,13 @@ class WorkflowRun:
             self.state.restore(started.kept)
         if started.attributes:
             self.attribute_values.restore(started.attributes)
+        self.attempt = started.attempt
+        self._input = started.input
         args, kwargs = self._code.signature.decode_arguments(context.data_of(started.input))
-        main = context.loop.run_main(self._code.fn(*args, **kwargs))
+        if started.begins_at_ms > started.time_ms:
+            main = context.loop.run_main(begin_later(started.begins_at_ms, self._code.fn, args, kwargs))
+        else:
+            main = context.loop.run_main(self._code.fn(*args, **kwargs))
         self._main = context.loop.create_task(main, name=self._code.name)
 
     def _take_limit(self, started: ev.Started) -> None:
@@ -511,15 +534,40 @@ class WorkflowRun:
                 data = self._code.signature.encode_result(result)
                 context.checked(data, f"the result of {self._code.name}()", result)
             except PayloadError as unserialisable:
-                error = unserialisable
+                self._fail(unserialisable)  # the next execution would return it again
+                return
             else:
                 self._end(ev.ExecutionCompleted(result=Payload(msgspec.Raw(data))))
                 return
-        self._fail(error)
+        self._fail(error, self._retry_of(error))
 
-    def _fail(self, error: BaseException) -> None:
-        self.context.errors = (*self.context.errors, error)
-        self._end(ev.ExecutionFailed(failure=Payload(msgspec.Raw(_encode(failure_of(error))))))
+    def _fail(self, error: BaseException, retry: RetryAfter | None = None) -> None:
+        context = self.context
+        context.errors = (*context.errors, error)
+        failure = failure_of(error)
+        retry_at_ms: int | None = None
+        if retry is not None:
+            retry_at_ms = self.now_ms + retry.delay_ms
+            following = NextAttempt(context.data_of(self._input), self.attempt + 1, retry_at_ms)
+            context.output.ensure_effects().next_attempt = following
+            what = "execution %d failed, and the next one begins after %g s: %s"
+            context.log(
+                logging.WARNING, what, self.identity.execution, retry.delay_ms / MILLISECONDS, describe_error(error)
+            )
+        self._end(ev.ExecutionFailed(failure=Payload(msgspec.Raw(_encode(failure))), retry_at_ms=retry_at_ms))
+
+    def _retry_of(self, error: BaseException) -> RetryAfter | None:
+        """The retry of this execution, by the policy of the workflow (G16). A cancelled one is not retried."""
+        policy = self._code.retry
+        if policy is None or self._cancel_reason is not None:
+            return None
+        decision = decide_retry(policy, error, attempt=self.attempt, seed=self.seed)
+        return decision if isinstance(decision, RetryAfter) else None
+
+    def _continues(self, main: "asyncio.Task[Any]") -> bool:
+        """Whether another execution follows that of the main function, which has ended."""
+        error = None if main.cancelled() else main.exception()
+        return error is not None and (find_continuation(error) is not None or self._retry_of(error) is not None)
 
     def _end(self, outcome: ExecutionEnding) -> None:
         output = self.context.output
@@ -554,12 +602,6 @@ def _overdue(reason: str, error: BaseException) -> DeadlineExceeded:
     if not isinstance(error, asyncio.CancelledError) and find_continuation(error) is None:
         exceeded.__cause__ = error
     return exceeded
-
-
-def _continues(main: "asyncio.Task[Any]") -> bool:
-    """Whether the main function has ended with a continue-as-new."""
-    error = None if main.cancelled() else main.exception()
-    return error is not None and find_continuation(error) is not None
 
 
 def _inputs_before_the_end(recorded: list[HistoryEvent]) -> set[int]:

@@ -34,6 +34,7 @@ from holdfast.core.queries import Reply
 from holdfast.core.run import (
     ExecutionEnding,
     LogLine,
+    NextAttempt,
     RunEffects,
     ScheduledActivity,
     ScheduledChild,
@@ -98,20 +99,23 @@ def _new_child(live: LiveInstance, scheduled: ScheduledChild) -> NewChild:
     )
 
 
-def next_execution(live: LiveInstance, asked: ContinuedAsNew, payloads: list[LargePayload]) -> NextExecution:
-    """The next execution for the store. `asked` has its input in place."""
-    encoded = bytes(asked.input.data)
+def next_execution(
+    live: LiveInstance, encoded: bytes, payloads: list[LargePayload], retry: NextAttempt | None = None
+) -> NextExecution:
+    """The next execution for the store, with the input `encoded`: continued as new, or the retry of a failed one."""
     started = Started(
         time_ms=live.stamp_ms,
         workflow=live.workflow,
         version=live.run.version,
         seed=next_execution_seed(live.run.seed, live.execution),
-        input=asked.input,
+        input=Payload(msgspec.Raw(encoded)),
         execution=live.execution + 1,
         parent=live.run.parent,
         depth=live.run.depth,
         kept={key: msgspec.Raw(value) for key, value in live.run.state_values.items()} or None,
         attributes=dict(live.run.attributes) or None,
+        attempt=1 if retry is None else retry.attempt,
+        begins_at_ms=0 if retry is None else retry.begins_at_ms,
     )
     kept: list[LargePayload] = []
     stored = encode_event(offload(started, kept))
@@ -279,7 +283,7 @@ def _effects_of(
     following: NextExecution | None = None
     has_relatives = bool(effects.children or effects.children_asked)
     if output.outcome is not None:
-        close, following = _ending(live, events, output.outcome, payloads)
+        close, following = _ending(live, events, output.outcome, effects.next_attempt, payloads)
         has_relatives |= live.run.has_relatives
     answers = answers_of(effects.answers or {}, payloads)
     timers_ended = (*effects.timers_ended, *applied.fired)
@@ -350,11 +354,14 @@ def _ending(
     live: LiveInstance,
     events: list[HistoryEvent],
     outcome: ExecutionEnding,
+    retry: NextAttempt | None,
     payloads: list[LargePayload],
 ) -> tuple[InstanceEnd | None, NextExecution | None]:
-    """The end of the instance, or of this execution only (G4)."""
+    """The end of the instance, or of this execution only (G4, G16)."""
     if isinstance(outcome, ContinuedAsNew):
-        return None, next_execution(live, outcome, payloads)
+        return None, next_execution(live, bytes(outcome.input.data), payloads)
+    if retry is not None:
+        return None, next_execution(live, retry.input, payloads, retry)
     return close_of(events, outcome), None
 
 
