@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from holdfast.authoring.activity import ActivityLike as Activity
     from holdfast.authoring.attributes import attributes
     from holdfast.authoring.children import ChildHandle, start
-    from holdfast.authoring.events import Event, event, events, raise_event
+    from holdfast.authoring.events import Event, cancel, event, events, raise_event
     from holdfast.authoring.handlers import Query, Update, on_query, on_update, updates_finished
     from holdfast.authoring.launcher import Launcher, LaunchTask
     from holdfast.authoring.log import log
@@ -134,6 +134,7 @@ __all__ = [
     "activity_info",
     "attributes",
     "backup",
+    "cancel",
     "connect",
     "continue_as_new",
     "errors",
@@ -173,7 +174,7 @@ _NAMES = {
     ),
     "authoring.attributes": ("attributes",),
     "authoring.children": ("ChildHandle", "start"),
-    "authoring.events": ("Event", "event", "events", "raise_event"),
+    "authoring.events": ("Event", "cancel", "event", "events", "raise_event"),
     "authoring.handlers": ("Query", "Update", "on_query", "on_update", "updates_finished"),
     "authoring.launcher": ("LaunchTask", "Launcher"),
     "authoring.log": ("log",),

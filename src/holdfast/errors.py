@@ -395,6 +395,9 @@ class RetryAfter(HoldfastError):
 class ActivityTimedOut(HoldfastError, TimeoutError):
     """An activity did not start, end or send a heartbeat in time."""
 
+    kind: Literal["schedule_to_start", "start_to_close", "schedule_to_close", "heartbeat"] | None = None
+    """The time-out that passed first; None if the failure was stored by a release that did not record it."""
+
 
 class StreamRestarted(HoldfastError):
     """A generator activity started again after `delivered` values of an earlier attempt were delivered.

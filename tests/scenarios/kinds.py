@@ -41,6 +41,7 @@ REPRESENTATIVE: Final = frozenset(
         "test_cancel_activity",
         "test_closing",
         "test_continue_as_new",
+        "test_on_cancel",
         "test_options_per_call",
         "test_workflow_retries",
         "test_describe",

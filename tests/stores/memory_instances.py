@@ -5,6 +5,7 @@ import logging
 
 import msgspec
 from tests.stores.memory_attempts import (
+    apply_cancel_activity,
     apply_completion,
     cancel_attempts,
     close_attempt,
@@ -63,13 +64,16 @@ from holdfast.core.history import (
     ChildRefused,
     ChildStarted,
     EventReceived,
+    SendJudged,
     UpdateAccepted,
+    encode_event,
 )
 from holdfast.core.leases import MAX_LOST_OWNERS, SUSPECT_AFTER
 from holdfast.core.lifecycle import InstanceState
 from holdfast.core.queries import MAX_QUERIES
 from holdfast.core.updates import REFUSALS, REJECTION_KEPT_MS, UpdateState, decide_update
 from holdfast.storage.instance_endings import REPLACED
+from holdfast.storage.members.attempts import CancelActivity
 from holdfast.storage.members.instances import (
     Block,
     ClaimInstances,
@@ -237,16 +241,18 @@ def _write_effects(tables: MemoryTables, turn: Turn, effects: TurnEffects, numbe
         exit_response(tables, response)
     for activity in effects.abandoned:
         cancel_attempts(tables, number, (execution, activity))
+    for activity in effects.activities_asked:
+        apply_cancel_activity(tables, CancelActivity(number=number, execution=execution, activity=activity))
     for timer in effects.timers_started:
         tables.timers.insert((number, execution, timer.timer), timer)
     tables.timers.remove_all((number, execution, timer) for timer in effects.timers_ended)
     ended = _write_children(tables, effects, number, execution)
-    _write_mailbox(tables, effects, number)
+    _write_mailbox(tables, effects, number, execution)
     _write_values(tables, effects, number)
     return ended + _leave(tables, turn, effects, number)
 
 
-def _write_mailbox(tables: MemoryTables, effects: TurnEffects, number: InstanceNumber) -> None:
+def _write_mailbox(tables: MemoryTables, effects: TurnEffects, number: InstanceNumber, execution: int) -> None:
     row = tables.instances[number]
     tables.instances.change(
         number,
@@ -257,7 +263,12 @@ def _write_mailbox(tables: MemoryTables, effects: TurnEffects, number: InstanceN
     tables.received.remove_all((number, message_id) for message_id in effects.ids_set_aside)
     for message in effects.sent:
         outcome = apply_deliver(tables, message)
-        if not isinstance(outcome, Delivered) or outcome.verdict not in TAKEN:
+        if message.reply_to is not None:
+            verdict = outcome.verdict if isinstance(outcome, Delivered) else EventVerdict.UNKNOWN
+            judged = SendJudged(time_ms=tables.now_ms, number=message.reply_to, verdict=verdict.name)
+            tables.put_in_inbox(number, execution, encode_event(judged))
+            tables.wake(number)
+        elif not isinstance(outcome, Delivered) or outcome.verdict not in TAKEN:
             logger.warning("a message of a workflow for %r was not delivered: %s", message.id, outcome)
 
 

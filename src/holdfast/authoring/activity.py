@@ -6,6 +6,7 @@ runs as a plain function. ``charge.fn`` is the function itself. ``hf.Retry`` is 
 """
 
 import asyncio
+import datetime as dt
 import dis
 import inspect
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator
@@ -369,6 +370,11 @@ def check_options(function: Callable[..., Any], options: ActivityOptions, *, pro
         check_external(function, options, process=process)
     if process and options.stream is not None:
         raise InvalidOption(f"{function.__qualname__}: process=True is for functions that return, not generators")
+    if options.on_cancel is OnCancel.ABANDON and options.external is not None:
+        raise InvalidOption(
+            f"{function.__qualname__}: on_cancel='abandon' is for functions that a worker runs: an executor reads the "
+            "cancellation in its rows, and decides itself"
+        )
     if options.on_cancel is OnCancel.WAIT and options.stream is not None:
         raise InvalidOption(
             f"{function.__qualname__}: on_cancel='wait' is for functions that return: code that leaves a loop over a "
@@ -495,7 +501,9 @@ class ActivityInfo(NamedTuple):
     """The running attempt. `details`: those of the last heartbeat of the attempt before. `delivered`: how many values
     the attempts before delivered, if it yields. `is_cancelled`: whether the body should stop, as of this call: the
     attempt was cancelled, is beyond a time-out, or belongs to another worker by now. `prepared`: the value of the
-    function of `prepare=`."""
+    function of `prepare=`. `scheduled_at`: when the workflow called the activity; `started_at`: when this attempt began;
+    `deadline`: when its time-outs end it, None without any. The times are those of the store, in UTC. Outside of a
+    workflow there are none."""
 
     instance_id: str
     workflow: str
@@ -509,6 +517,9 @@ class ActivityInfo(NamedTuple):
     execution: int = 1
     worker: str = ""
     prepared: Any = None
+    scheduled_at: dt.datetime | None = None
+    started_at: dt.datetime | None = None
+    deadline: dt.datetime | None = None
 
 
 class AttemptIdentity(NamedTuple):

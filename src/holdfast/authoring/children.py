@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Generator
 from typing import Any, Generic, TypeVar, TypeVarTuple, Unpack, overload
 
 from holdfast.authoring.child_options import ChildOptions, checked_child_options, deadline_of, ties_of
-from holdfast.authoring.events import Event, raise_event
+from holdfast.authoring.events import Event, Sending, raise_event
 from holdfast.authoring.validation import DeadlineOption, checked_name, checked_reason, start_deadline
 from holdfast.authoring.workflow import BoundWorkflow, Workflow
 from holdfast.authoring.workflow_api import current
@@ -43,12 +43,12 @@ class ChildHandle(Generic[R_co]):
         return result
 
     @overload
-    def raise_event(self, event: Event[T], value: T) -> None: ...
+    def raise_event(self, event: Event[T], value: T) -> Sending: ...
     @overload
-    def raise_event(self, event: str, value: Any = None) -> None: ...
-    def raise_event(self, event: "str | Event[Any]", value: Any = None) -> None:
-        """Raise an event to it, with the commit of this turn. The call does not wait for the delivery."""
-        raise_event(self.id, event, value)
+    def raise_event(self, event: str, value: Any = None) -> Sending: ...
+    def raise_event(self, event: "str | Event[Any]", value: Any = None) -> Sending:
+        """Raise an event to it, with the commit of this turn. ``await`` the result to know that it was taken."""
+        return raise_event(self.id, event, value)
 
     def cancel(self, reason: str | None = None) -> None:
         """Ask it to end, with the commit of this turn: its code may clean up. Nothing happens if it has ended."""

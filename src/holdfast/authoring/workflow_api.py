@@ -3,7 +3,7 @@
 import datetime as dt
 from collections.abc import Callable
 from random import Random  # noqa: TID251 - only its type; the numbers come from the history's seed
-from typing import Any, NamedTuple, NoReturn, TypeVar
+from typing import Any, Final, NamedTuple, NoReturn, TypeVar
 from uuid import UUID
 
 from holdfast.errors import NotInWorkflow
@@ -12,6 +12,7 @@ from holdfast.replay.run import WorkflowRun, current_run, observed_run
 
 T = TypeVar("T")
 UUID_BITS = 128
+EPOCH: Final = dt.datetime.fromtimestamp(0, dt.UTC)
 
 
 class WorkflowInfo(NamedTuple):
@@ -26,8 +27,16 @@ class WorkflowInfo(NamedTuple):
     """The history has become long (`@hf.workflow(continue_after=...)`): a good moment for `hf.continue_as_new`."""
     parent: str | None = None
     """The id of the parent instance, if there is one."""
+    version: str = ""
+    """The version of the workflow on which the instance runs; empty if the workflow names none."""
     attempt: int = 1
     """With a retry policy: how many executions have had this input, in a row, with this one."""
+    started_at: dt.datetime = EPOCH
+    """When this execution began."""
+    root: str | None = None
+    """The id of the topmost ancestor, its own without a parent; None if an older release did not record it."""
+    is_replaying: bool = False
+    """The code is being rebuilt from its history. What differs there must not lead to another step."""
 
 
 def now() -> dt.datetime:
@@ -61,7 +70,7 @@ def side_effect(compute: Callable[[], T], annotation: Any = Any) -> T:
 
 
 def info() -> WorkflowInfo:
-    """The running execution: its instance, workflow, number, length of the history, parent."""
+    """The running execution: its instance, workflow, version, number, start, length of the history, parent, root."""
     run = readable_run("hf.info")
     identity = run.identity
     return WorkflowInfo(

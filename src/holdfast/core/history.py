@@ -81,6 +81,8 @@ class Started(HistoryEventBase, frozen=True, tag="started"):
     """The attributes with which it begins: those of the start, or of the execution before this one (F2)."""
     attempt: int = 1
     """With a retry policy: how many executions have had this input, in a row, with this one (G16)."""
+    root: str = ""
+    """The id of the topmost ancestor; empty without a parent, and in executions that older releases started."""
     begins_at_ms: int = 0
     """The code begins at this time, if it is later: the delay of a retry."""
 
@@ -273,7 +275,7 @@ class ActivityAbandoned(HistoryEventBase, frozen=True, tag="activity_abandoned")
 
 
 class ActivityCancelRequested(HistoryEventBase, frozen=True, tag="activity_asked_to_end"):
-    """The code cancelled a call with ``on_cancel="wait"``: the activity is cancelled, and the code waits for its end."""
+    """The code cancelled a call with ``on_cancel="wait"``: it waits until the activity has ended."""
 
     identity = ("activity",)
 
@@ -640,12 +642,14 @@ Input = (
     | AttributesChanged
     | ActivityYielded
     | ChildAnswer
+    | SendJudged
     | UpdateAccepted
 )
 FlowCommand = FlowAdvanced | NodeFailed | NodeCompleted | NodeReleased | FanOutStarted | CycleRestarted
 Command = (
     ActivityScheduled
     | ActivityAbandoned
+    | ActivityCancelRequested
     | TimerStarted
     | TimerCancelled
     | SideEffectRecorded
@@ -655,6 +659,8 @@ Command = (
     | EventWaitEnded
     | EventSetAside
     | EventRaised
+    | CancelSent
+    | SendAwaited
     | UpdateHandlerCompleted
     | UpdateHandlerFailed
     | ExecutionCancelled
@@ -678,9 +684,10 @@ INPUTS: Final = (
     ActivityYielded,
     ChildStarted,
     *CHILD_ENDS,
+    SendJudged,
     UpdateAccepted,
 )
-ANSWERS: Final = (ActivityCompleted, ActivityFailed, TimerFired, ActivityYielded, ChildStarted, *CHILD_ENDS)
+ANSWERS: Final = (ActivityCompleted, ActivityFailed, TimerFired, ActivityYielded, ChildStarted, *CHILD_ENDS, SendJudged)
 """Replies to commands of one execution: they never reach the next execution (G4)."""
 FROM_OUTSIDE: Final = (InstanceTerminated, InstanceCancelled, DeadlinePassed)
 

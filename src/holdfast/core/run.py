@@ -89,6 +89,17 @@ class SentEvent(NamedTuple):
     target: str
     name: str
     data: bytes
+    is_awaited: bool = False
+    """The code waits for the verdict."""
+
+
+class SentCancel(NamedTuple):
+    """A request to another instance to end."""
+
+    number: int
+    target: str
+    reason: str
+    is_awaited: bool = False
 
 
 class LogLine(NamedTuple):
@@ -126,7 +137,10 @@ class RunEffects(msgspec.Struct):
     timers_started: dict[int, int] = {}
     timers_ended: list[int] = []
     logs: list[LogLine] = []
+    activities_asked: list[int] = []
+    """Activities that are cancelled, and whose end is awaited."""
     sent: list[SentEvent] = []
+    cancels: list[SentCancel] = []
     waits_changed: bool = False
     state_values: dict[str, bytes | None] | None = None
     """State values that changed; None as a value deletes it."""
@@ -195,6 +209,11 @@ class Run(Protocol):
     @property
     def parent(self) -> str:
         """The id of the parent instance; empty if there is none."""
+        ...
+
+    @property
+    def root(self) -> str:
+        """The id of the topmost ancestor; empty if there is no parent, or if it was not recorded."""
         ...
 
     @property

@@ -140,6 +140,7 @@ class FlowRun:
         "output",
         "parent",
         "resolve",
+        "root",
         "scheduler",
         "seed",
         "state",
@@ -173,6 +174,7 @@ class FlowRun:
         self.values = InstanceValues(flow, identity.instance_id, self.state, self._payloads)
         self.version = ""
         self.parent = ""
+        self.root = ""
         self.depth = 0
         self.seed = 0
         self.now_ms = 0
@@ -494,6 +496,7 @@ class FlowRun:
         self.seed = event.seed
         self.version = event.version
         self.parent = event.parent
+        self.root = event.root
         self.depth = event.depth
         self.values.set_input(read_input(self.flow.definition, bytes(self.data_of(event.input))))
 
@@ -633,6 +636,9 @@ class FlowRun:
     def _attributes_changed(self, _: ev.AttributesChanged, __: NodePlace | None) -> None:
         """Nodes do not read attributes, and the store has the change already."""
 
+    def _send_judged(self, _: ev.SendJudged, __: NodePlace | None) -> None:
+        """Nodes wait for no verdict on what they send."""
+
     # ------------------------------------------------------------ the end
 
     def _complete(self) -> None:
@@ -680,6 +686,7 @@ _APPLY: Final[dict[type[ev.Input], Callable[[FlowRun, Any, NodePlace | None], No
     ev.ChildCompleted: FlowRun._answered,  # noqa: SLF001
     ev.ChildFailed: FlowRun._child_failed,  # noqa: SLF001
     ev.ChildStopped: FlowRun._child_failed,  # noqa: SLF001
+    ev.SendJudged: FlowRun._send_judged,  # noqa: SLF001
     ev.UpdateAccepted: FlowRun._update_accepted,  # noqa: SLF001
 }
 """The decision for each type of input."""

@@ -109,7 +109,9 @@ class WorkflowRun:
         "is_cleaning_up",
         "is_end_deferred",
         "parent",
+        "root",
         "seed",
+        "started_ms",
         "version",
     )
 
@@ -131,6 +133,8 @@ class WorkflowRun:
         self.identity = identity
         self.version = ""
         self.parent = ""
+        self.root = ""
+        self.started_ms = 0
         self.depth = 0
         self.seed = 0
         self.attempt = 1
@@ -318,6 +322,9 @@ class WorkflowRun:
         self._side_effects = {
             event.number: event.value for event in recorded if isinstance(event, ev.SideEffectRecorded)
         }
+        self.activities.recorded_waits = frozenset(
+            event.activity for event in recorded if isinstance(event, ev.ActivityScheduled) and event.waits
+        )
         context.replaying = True
         deferring = _inputs_before_the_end(recorded)
         produced: deque[HistoryEvent] = deque()
@@ -413,6 +420,7 @@ class WorkflowRun:
             self._feed_checked(event, has_more)
 
     def _feed_checked(self, event: ev.Input, has_more: bool) -> None:
+        self.context.inputs += 1
         self.context.loop.advance_to(event.time_ms / MILLISECONDS)
         _APPLY[type(event)](self, event)
         self._began_at_end = self.is_end_deferred
@@ -459,6 +467,8 @@ class WorkflowRun:
         self.seed = started.seed
         self.version = started.version
         self.parent = started.parent
+        self.root = started.root
+        self.started_ms = started.time_ms
         self.depth = started.depth
         if started.kept:
             self.state.restore(started.kept)
@@ -650,6 +660,7 @@ _APPLY: Final[dict[type[ev.Input], Callable[[WorkflowRun, Any], None]]] = {
     ev.ChildCompleted: lambda run, event: run.children.apply_reply(event),
     ev.ChildFailed: lambda run, event: run.children.apply_reply(event),
     ev.ChildStopped: lambda run, event: run.children.apply_reply(event),
+    ev.SendJudged: lambda run, event: run.events.judged(event),
     ev.UpdateAccepted: lambda run, event: run.updates.begin(event),
 }
 """How each input is applied."""

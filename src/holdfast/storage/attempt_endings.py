@@ -197,24 +197,26 @@ TIMED_OUT_TYPES: Final = tuple(qualified_name(cls) for cls in ActivityTimedOut._
 
 def time_out(attempt: AttemptRecord) -> tuple[Failure, tuple[str, ...]]:
     """The failure of an attempt whose deadline has passed, and the names of its type and base classes (A5)."""
-    return Failure(type=qualified_name(ActivityTimedOut), message=_overdue(attempt)), TIMED_OUT_TYPES
+    message, kind = _overdue(attempt)
+    attributes = {} if kind is None else {"kind": kind}
+    return Failure(type=qualified_name(ActivityTimedOut), message=message, attributes=attributes), TIMED_OUT_TYPES
 
 
-def _overdue(attempt: AttemptRecord) -> str:
-    """Which of the four time-outs has passed (A5): the one that passed first."""
+def _overdue(attempt: AttemptRecord) -> tuple[str, str | None]:
+    """Which of the four time-outs has passed (A5): the one that passed first. In words, and its name."""
     options = decode_options(attempt.options)
     close_ms = options.schedule_to_close_ms
-    limits = [(attempt.scheduled_at_ms, close_ms, "was not done within its schedule_to_close of")]
+    limits = [(attempt.scheduled_at_ms, close_ms, "was not done within its", "schedule_to_close")]
     if attempt.started_at_ms is None:
         limits.append(
-            (attempt.available_at_ms, options.schedule_to_start_ms, "did not begin within its schedule_to_start of")
+            (attempt.available_at_ms, options.schedule_to_start_ms, "did not begin within its", "schedule_to_start")
         )
     else:
         heard_at_ms = attempt.heartbeat_at_ms or attempt.started_at_ms
-        limits.append((attempt.started_at_ms, options.start_to_close_ms, "did not answer within its start_to_close of"))
-        limits.append((heard_at_ms, options.heartbeat_ms, "was silent for longer than its heartbeat of"))
-    passed = [(since + limit, limit, what) for since, limit, what in limits if limit is not None]
+        limits.append((attempt.started_at_ms, options.start_to_close_ms, "did not answer within its", "start_to_close"))
+        limits.append((heard_at_ms, options.heartbeat_ms, "was silent for longer than its", "heartbeat"))
+    passed = [(since + limit, limit, what, kind) for since, limit, what, kind in limits if limit is not None]
     if not passed:
-        return f"{attempt.name} was {attempt.state} beyond its deadline"
-    _, limit_ms, what = min(passed)
-    return f"{attempt.name} {what} {limit_ms / 1000:g} s"
+        return f"{attempt.name} was {attempt.state} beyond its deadline", None
+    _, limit_ms, what, kind = min(passed)
+    return f"{attempt.name} {what} {kind} of {limit_ms / 1000:g} s", kind

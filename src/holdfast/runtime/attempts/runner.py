@@ -17,7 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.authoring.activity import Activity, current_activity
-from holdfast.core.activity_options import decode_options
+from holdfast.core.activity_options import OnCancel, decode_options
 from holdfast.core.deadlines import MILLISECONDS
 from holdfast.core.history import ActivityCompleted, Payload
 from holdfast.core.leases import WorkerKey
@@ -128,11 +128,12 @@ class AttemptRunner:
 
     # ------------------------------------------------------------ asking bodies to stop
 
-    def cancel_activities(self, number: int, execution: int, activities: set[int]) -> None:
-        """Ask the bodies of these activities to stop."""
+    def cancel_activities(self, number: int, execution: int, activities: set[int], *, is_awaited: bool = False) -> None:
+        """Ask the bodies of these activities to stop. `is_awaited`: the workflow waits for their ends (A11)."""
+        requested_at_ms = self._now_ms() if is_awaited else None
         for key, running in self.running.items():
             if key.number == number and key.execution == execution and key.activity in activities:
-                self._cancel(running)
+                self._cancel(running, requested_at_ms)
 
     def cancel_instance(self, number: int) -> None:
         """Ask all bodies of a closed instance to stop."""
@@ -151,6 +152,9 @@ class AttemptRunner:
         attempt = running.attempt
         state = attempt.state if is_preparing(running) else AttemptState.CANCELLED_RUNNING
         running.attempt = msgspec.structs.replace(attempt, state=state, cancel_requested_at_ms=requested_at_ms)
+        is_abandoned = decode_options(attempt.options).on_cancel is OnCancel.ABANDON and not is_preparing(running)
+        if is_abandoned and requested_at_ms is None:
+            return  # A11: the body runs on, and nothing waits for its end
         self._ask_to_stop(running, StopReason.CANCELLED)
 
     def stop_rejected(self, key: AttemptKey, outcome: Rejected) -> None:
@@ -431,7 +435,9 @@ class AttemptRunner:
             late = f"{running.attempt.name} did not answer in time"
         limits["schedule_to_close"] = options.schedule_to_close_ms
         named = [f"{what} is {limit_ms / 1000:g} s" for what, limit_ms in limits.items() if limit_ms is not None]
-        return ActivityTimedOut(f"{late}: {', '.join(named)}")
+        error = ActivityTimedOut(f"{late}: {', '.join(named)}")
+        error.kind = running.first_deadline(is_preparing=is_preparing(running))
+        return error
 
     def _finish_completed(self, running: RunningAttempt, data: bytes) -> None:
         attempt = running.attempt

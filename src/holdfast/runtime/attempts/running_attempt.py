@@ -1,15 +1,17 @@
 """One attempt that is prepared or runs here: its activity context, its lease and time-outs, and its heartbeats."""
 
 import asyncio
+import datetime as dt
 from collections.abc import Callable
 from enum import Enum
-from typing import Any, Final, Protocol
+from typing import Any, Final, Literal, Protocol
 
 import msgspec
 from msgspec import UNSET
 
 from holdfast.authoring.activity import Activity, ActivityInfo, AttemptIdentity, Cancelled
 from holdfast.core.activity_options import decode_options
+from holdfast.core.deadlines import MILLISECONDS
 from holdfast.core.ledger import conclude_leg1
 from holdfast.core.lifecycle import AttemptState
 from holdfast.errors import PayloadTooLarge
@@ -192,6 +194,23 @@ class RunningAttempt:
         """A5: whether `start_to_close` or `schedule_to_close` has passed."""
         return self.deadline_ms is not None and self._host.now_ms() >= self.deadline_ms
 
+    def first_deadline(
+        self, *, is_preparing: bool
+    ) -> Literal["schedule_to_start", "start_to_close", "schedule_to_close"] | None:
+        """The limit of the body, or of the preparation, that passes first."""
+        attempt = self.attempt
+        options = decode_options(attempt.options)
+        close_ms = options.schedule_to_close_ms
+        if is_preparing:
+            begun_ms, own_ms = attempt.available_at_ms, options.schedule_to_start_ms
+        else:
+            begun_ms, own_ms = attempt.started_at_ms or attempt.scheduled_at_ms, options.start_to_close_ms
+        if own_ms is None:
+            return None if close_ms is None else "schedule_to_close"
+        if close_ms is not None and attempt.scheduled_at_ms + close_ms < begun_ms + own_ms:
+            return "schedule_to_close"
+        return "schedule_to_start" if is_preparing else "start_to_close"
+
     def may_deliver(self) -> bool:
         """L15: whether a value that the body yields now counts."""
         if self.stop_reason in (None, StopReason.GIVEN_UP):
@@ -236,6 +255,9 @@ class RunningAttempt:
             attempt.key.execution,
             attempt.owner or "",
             self.prepared,
+            _time_of(attempt.scheduled_at_ms),
+            _time_of(attempt.started_at_ms or attempt.scheduled_at_ms),
+            None if self.deadline_ms is None else _time_of(self.deadline_ms),
         )
 
     @property
@@ -306,6 +328,10 @@ class RunningAttempt:
             )
             beat = HeartbeatAttempt(key=attempt.key, owner=attempt.owner, details=details, expires_at_ms=expires)
             host.beat(beat)
+
+
+def _time_of(time_ms: int) -> dt.datetime:
+    return dt.datetime.fromtimestamp(time_ms / MILLISECONDS, dt.UTC)
 
 
 def _in_process(activity: Activity[..., Any], attempt: AttemptRecord) -> bool:

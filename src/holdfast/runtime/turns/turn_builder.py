@@ -38,6 +38,7 @@ from holdfast.core.run import (
     RunEffects,
     ScheduledActivity,
     ScheduledChild,
+    SentCancel,
     SentEvent,
     TurnOutput,
 )
@@ -81,6 +82,7 @@ def _new_child(live: LiveInstance, scheduled: ScheduledChild) -> NewChild:
         seed=scheduled.seed,
         input=Payload(msgspec.Raw(scheduled.input)),
         parent=live.id,
+        root=live.run.root or ("" if live.run.parent else live.id),
         depth=scheduled.depth,
     )
     return NewChild(
@@ -111,6 +113,7 @@ def next_execution(
         input=Payload(msgspec.Raw(encoded)),
         execution=live.execution + 1,
         parent=live.run.parent,
+        root=live.run.root,
         depth=live.run.depth,
         kept={key: msgspec.Raw(value) for key, value in live.run.state_values.items()} or None,
         attributes=dict(live.run.attributes) or None,
@@ -236,7 +239,7 @@ def build_turn(
         turn_effects = _effects_of(
             live, output, events, applied, payloads, release=release, may_close_unread=may_close_unread
         )
-    abandoned = () if effects is None else effects.abandoned
+    abandoned = () if effects is None else (*effects.abandoned, *effects.activities_asked)
     attempts: list[NewAttempt] = []
     eager: list[NewAttempt] = []
     for called in output.scheduled:  # last: a turn that cannot be stored has raised before it reserves slots
@@ -299,12 +302,17 @@ def _effects_of(
         applied_values=tuple(AppliedValues(key=key, count=count) for key, count in applied.applied_values.items()),
         stream_values=tuple(applied.stream_values),
         abandoned=tuple(effects.abandoned),
+        activities_asked=tuple(effects.activities_asked),
         timers_started=_change_timers(live, effects.timers_started, timers_ended),
         timers_ended=timers_ended,
         payloads=tuple(payloads),
         waits=live.run.awaited_events if effects.waits_changed else None,
         ids_set_aside=tuple(received.id for received, _ in set_aside if received.id),
-        sent=(*_messages(live, effects.sent), *_interruptions(live, effects.interrupted)),
+        sent=(
+            *_messages(live, effects.sent),
+            *_cancels(live, effects.cancels),
+            *_interruptions(live, effects.interrupted),
+        ),
         mailbox=live.run.mailbox if live.turn == 0 else None,
         state_values=tuple(StateValue(key=key, value=value) for key, value in (effects.state_values or {}).items()),
         attributes=tuple(AttributeChange(name, value) for name, value in (effects.attributes or {}).items()),
@@ -336,12 +344,19 @@ def _change_timers(live: LiveInstance, started: dict[int, int], ended: Sequence[
 
 def _messages(live: LiveInstance, sent: Iterable[SentEvent]) -> Iterator[Deliver]:
     """Events for other instances. Their ids are the same in every attempt of a turn, and differ between executions."""
-    for number, target, name, data in sent:
+    for number, target, name, data, is_awaited in sent:
         yield Deliver(
             id=InstanceId(target),
             event=EventReceived(time_ms=live.stamp_ms, name=name, value=Payload(msgspec.Raw(data))),
             message_id=f"{live.run.seed:x}/{number}",
+            reply_to=number if is_awaited else None,
         )
+
+
+def _cancels(live: LiveInstance, cancels: Iterable[SentCancel]) -> Iterator[Deliver]:
+    for number, target, reason, is_awaited in cancels:
+        request = CancelRequested(time_ms=live.stamp_ms, reason=reason)
+        yield Deliver(id=InstanceId(target), event=request, reply_to=number if is_awaited else None)
 
 
 def _interruptions(live: LiveInstance, interrupted: Iterable[tuple[str, str, bool]]) -> Iterator[Deliver]:

@@ -115,6 +115,8 @@ class TurnEffects(Record, frozen=True):
     """Values that it applied and that are not stored yet. If one is stale, the turn is rejected."""
     abandoned: tuple[int, ...] = ()
     """Activities that the code no longer waits for."""
+    activities_asked: tuple[int, ...] = ()
+    """Activities that the code cancels and waits for (A11)."""
     timers_started: tuple[TimerRow, ...] = ()
     timers_ended: tuple[int, ...] = ()
     payloads: tuple[LargePayload, ...] = ()
