@@ -374,6 +374,10 @@ class ActivityClosed(HoldfastError):
     """The activity has its answer, or its workflow does not wait for it any more, so it cannot be cancelled."""
 
 
+def _is_delay(seconds: float) -> bool:
+    return 0 <= seconds <= MAX_RETRY_AFTER_SECONDS
+
+
 class RetryAfter(HoldfastError):
     """Raised by the body of an activity, or by a workflow that has a retry policy, to choose the delay of its retry.
 
@@ -382,9 +386,8 @@ class RetryAfter(HoldfastError):
     """
 
     def __init__(self, delay: "float | timedelta", message: str = "") -> None:
-        seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
-        is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
-        if not is_number or not 0 <= seconds <= MAX_RETRY_AFTER_SECONDS:
+        seconds: object = delay.total_seconds() if isinstance(delay, timedelta) else delay
+        if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not _is_delay(seconds):
             raise InvalidOption(
                 f"hf.RetryAfter takes 0 to {MAX_RETRY_AFTER_SECONDS:,} seconds or a timedelta, not {delay!r}"
             )

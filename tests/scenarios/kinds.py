@@ -42,6 +42,7 @@ REPRESENTATIVE: Final = frozenset(
         "test_closing",
         "test_continue_as_new",
         "test_on_cancel",
+        "test_information",
         "test_options_per_call",
         "test_workflow_retries",
         "test_describe",

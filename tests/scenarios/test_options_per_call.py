@@ -42,7 +42,8 @@ async def count_up(count: int) -> AsyncIterator[int]:
 
 
 @hf.activity(external=True, heartbeat=30)
-async def sign(text: str) -> str: ...
+async def sign(text: str) -> str:
+    raise NotImplementedError
 
 
 async def prepares(text: str) -> str:
@@ -85,8 +86,8 @@ async def item(name: str) -> str:
 
 
 @hf.workflow
-async def starts(name: str, policy: str) -> str:
-    handle = await hf.start(item, name, id="the-item", policy=policy)  # type: ignore[arg-type]
+async def starts(name: str, policy: Any) -> str:
+    handle = await hf.start(item, name, id="the-item", policy=policy)
     return await handle
 
 

@@ -501,9 +501,9 @@ class ActivityInfo(NamedTuple):
     """The running attempt. `details`: those of the last heartbeat of the attempt before. `delivered`: how many values
     the attempts before delivered, if it yields. `is_cancelled`: whether the body should stop, as of this call: the
     attempt was cancelled, is beyond a time-out, or belongs to another worker by now. `prepared`: the value of the
-    function of `prepare=`. `scheduled_at`: when the workflow called the activity; `started_at`: when this attempt began;
-    `deadline`: when its time-outs end it, None without any. The times are those of the store, in UTC. Outside of a
-    workflow there are none."""
+    function of `prepare=`. `scheduled_at`: when the workflow called the activity; `started_at`: when this attempt
+    began; `deadline`: when its time-outs end it, None without any. The times are those of the store, in UTC. Outside
+    of a workflow there are none."""
 
     instance_id: str
     workflow: str

@@ -79,8 +79,18 @@ def info() -> WorkflowInfo:
         identity.execution,
         *run.length,
         run.parent or None,
-        attempt=run.attempt,
+        run.version,
+        run.attempt,
+        dt.datetime.fromtimestamp(run.started_ms / 1000, dt.UTC),
+        _root_of(run),
+        run.context.replaying,
     )
+
+
+def _root_of(run: WorkflowRun) -> str | None:
+    if run.depth == 0:
+        return run.identity.instance_id
+    return run.root or (run.parent if run.depth == 1 else None)
 
 
 def continue_as_new(*args: Any, **kwargs: Any) -> NoReturn:

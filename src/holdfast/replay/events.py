@@ -144,7 +144,8 @@ class EventWaits:
             sending.remove(sent)
         sending.append(sent._replace(is_awaited=True))
         context.output.events.append(ev.SendAwaited(number=sent.number))
-        future = self._judging[sent.number] = context.loop.create_future()
+        future: asyncio.Future[str] = context.loop.create_future()
+        self._judging[sent.number] = future
         try:
             return await future
         finally:

@@ -30,7 +30,7 @@ def decide_retry(policy: RetryPolicy, error: BaseException, *, attempt: int, see
 
 
 async def begin_later(
-    at_ms: int, function: Callable[..., Coroutine[Any, Any, Any]], args: list[Any], kwargs: dict[str, Any]
+    at_ms: int, function: Callable[..., Coroutine[Any, Any, Any]], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """Call the main function when the delay of its retry has passed. A cancel ends the execution before."""
     await asyncio.sleep(max(0.0, at_ms / MILLISECONDS - asyncio.get_running_loop().time()))

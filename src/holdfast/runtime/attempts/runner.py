@@ -464,6 +464,7 @@ class AttemptRunner:
         self._sink.attempt_ended(completion)
 
     def _finish_failed(self, running: RunningAttempt, error: BaseException) -> None:
+        running.note_newest_details()
         attempt = running.attempt
         timed_out = isinstance(error, ActivityTimedOut)
         is_final = isinstance(error, StreamTooLong | ResultNotStored)  # the next attempt would end in the same way

@@ -287,6 +287,11 @@ class RunningAttempt:
                 raise
             raise self.cancelled() from None
 
+    def note_newest_details(self) -> None:
+        """Take the details of a heartbeat that is not sent yet, for the attempt that follows a failure."""
+        if self._newest_details is not self.attempt.details:
+            self.attempt = msgspec.structs.replace(self.attempt, details=self._newest_details)
+
     def _learns_by_heartbeat(self) -> bool:
         """A coroutine is cancelled at its `await`, and may send heartbeats in its clean-up, until it is abandoned."""
         return self.is_evicted or not self.activity.is_async or not _is_in_event_loop()
