@@ -53,7 +53,7 @@ def limited_process(path: str) -> str:
     return "done"
 
 
-@hf.activity(process=True, retry=hf.Retry(attempts=5, initial=0, non_retryable=[Declined]))  # type: ignore[arg-type]
+@hf.activity(process=True, retry=hf.Retry(attempts=5, initial=0, non_retryable=(Declined,)))
 def declined_process(path: str) -> None:
     with Path(path).open("a", encoding="utf-8") as file:
         file.write("x")

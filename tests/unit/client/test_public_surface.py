@@ -62,6 +62,7 @@ CAUGHT = {
     "MailboxFull",
     "PayloadError",
     "QueryFailed",
+    "RetryAfter",
     "StoreError",
     "StreamRestarted",
     "UpdateFailed",
