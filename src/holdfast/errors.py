@@ -11,7 +11,7 @@ The qualified names are stored with failures, so an error keeps its name and its
 from collections.abc import Mapping
 from datetime import timedelta
 from types import MappingProxyType
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, cast
 
 MAX_RETRY_AFTER_SECONDS: Final = 366 * 24 * 3_600
 """The longest delay that a body can choose for its retry."""
@@ -374,10 +374,6 @@ class ActivityClosed(HoldfastError):
     """The activity has its answer, or its workflow does not wait for it any more, so it cannot be cancelled."""
 
 
-def _is_delay(seconds: float) -> bool:
-    return 0 <= seconds <= MAX_RETRY_AFTER_SECONDS
-
-
 class RetryAfter(HoldfastError):
     """Raised by the body of an activity, or by a workflow that has a retry policy, to choose the delay of its retry.
 
@@ -387,12 +383,13 @@ class RetryAfter(HoldfastError):
 
     def __init__(self, delay: "float | timedelta", message: str = "") -> None:
         seconds: object = delay.total_seconds() if isinstance(delay, timedelta) else delay
-        if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not _is_delay(seconds):
+        is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+        if not is_number or not 0 <= cast("float", seconds) <= MAX_RETRY_AFTER_SECONDS:
             raise InvalidOption(
                 f"hf.RetryAfter takes 0 to {MAX_RETRY_AFTER_SECONDS:,} seconds or a timedelta, not {delay!r}"
             )
-        super().__init__(message or f"retry after {seconds:g} s")
-        self.delay_seconds = float(seconds)
+        self.delay_seconds = float(cast("float", seconds))
+        super().__init__(message or f"retry after {self.delay_seconds:g} s")
 
 
 class ActivityTimedOut(HoldfastError, TimeoutError):

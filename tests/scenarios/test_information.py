@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.scenarios.support import engine_of, together
+from tests.scenarios.support import engine_of, rows, together, until
 
 import holdfast as hf
 from holdfast.core.children import default_child_id
@@ -43,7 +43,7 @@ async def beats() -> object:
 
 
 def _shown(info: hf.ActivityInfo) -> list[str | None]:
-    return [each and each.isoformat() for each in (info.scheduled_at, info.started_at, info.deadline)]
+    return [None if each is None else each.isoformat() for each in (info.scheduled_at, info.started_at, info.deadline)]
 
 
 @hf.activity
@@ -121,12 +121,9 @@ def test_G12_a_workflow_knows_its_root_and_whether_it_is_rebuilt(tmp_path: Path)
             child = "top"
             for _ in range(3):
                 child = default_child_id(child, 1, 0)
-            while True:
-                try:
-                    await engine.get(child).raise_event("go")
-                    break
-                except hf.InstanceNotFound:
-                    await asyncio.sleep(0.01)
+            query = f"SELECT 1 FROM instances WHERE id = '{child}'"  # noqa: S608 - a constant
+            await until(lambda: rows(tmp_path / "shop.db", query))
+            await engine.get(child).raise_event("go")
             assert (await top.result())[0] == "top"
         assert set(seen) == {False, True}
 

@@ -280,3 +280,23 @@ def test_G16_a_history_says_why_the_next_execution_began(tmp_path: Path) -> None
 def test_G16_a_wrong_policy_is_refused() -> None:
     with pytest.raises(InvalidOption, match=r"retry takes hf\.Retry"):
         hf.workflow(retry=3)  # type: ignore[call-overload]
+
+
+@hf.workflow(retry=hf.Retry(attempts=5, initial=0))
+async def fails_when_cancelled() -> None:
+    try:
+        await hf.event("never")
+    except BaseException as error:
+        raise ValueError("the clean-up failed") from error
+
+
+def test_G16_a_failure_after_a_cancel_is_not_retried(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with engine_of(tmp_path / "shop.db", fails_when_cancelled) as engine:
+            handle = await engine.start(fails_when_cancelled, id="a")
+            await handle.cancel()
+            with pytest.raises(hf.WorkflowFailed, match="the clean-up failed"):
+                await handle.result()
+            assert rows(tmp_path / "shop.db", "SELECT execution FROM instances") == [(1,)]
+
+    together(scenario())

@@ -8,6 +8,7 @@ from typing import Final
 
 from tools.mutations.audits import AUDITS
 from tools.mutations.bodies import BODIES
+from tools.mutations.calls import CALLS
 from tools.mutations.children import CHILDREN
 from tools.mutations.connections import CONNECTIONS
 from tools.mutations.contract import CONTRACT
@@ -38,6 +39,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     STATEMENTS
     + STORE
     + STORE_FILES
+    + CALLS
     + IDS
     + MESSAGES
     + KEPT_AND_STREAMED

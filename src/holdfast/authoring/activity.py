@@ -446,9 +446,9 @@ def activity(
 ) -> Any:
     """Mark a function as an activity.
 
-    `async def` runs on the engine's event loop, `def` in a thread, and with `process` in a process that ends with its
-    parent. The four time-outs: `start_to_close` bounds one attempt, `heartbeat` the time between two
-    `hf.heartbeat` calls, `schedule_to_start` the wait for a worker, `schedule_to_close` all attempts together.
+    `async def` runs on the engine's event loop, `def` in a thread, with `process` in a process that ends with its
+    parent. Time-outs: `start_to_close` bounds one attempt, `heartbeat` the time between two `hf.heartbeat` calls,
+    `schedule_to_start` the wait for a worker, `schedule_to_close` all attempts together.
 
     A generator delivers each value that it yields, and a yield counts as a heartbeat. With `resumable` an attempt
     continues where the one before ended (`hf.activity_info().delivered`); without, the workflow receives
@@ -457,14 +457,11 @@ def activity(
     With `external` the function has no body: it declares an activity that an executor outside of Holdfast claims, runs
     and reports, by rows (`activity_events`) or by ``holdfast activity``. `claim_timeout` (300 s) releases a claim that
     is silent before it runs; after `max_claims` claims the activity fails with `hf.ClaimsExhausted`. With the result
-    ``AsyncIterator[T]`` the executor sends values as responses.
-
-    `on_cancel` is for a call that the workflow cancels: with "request" the body is asked to stop and the workflow
-    continues at once, with "wait" when the body has ended; with "abandon" a body that runs is left alone.
+    ``AsyncIterator[T]`` the executor sends values as responses. `on_cancel`: a cancelled body is
+    asked to stop; with "wait" the workflow continues when it has ended, with "abandon" a body that runs is left alone.
     """
-    checked_bool(process, "process")
-    checked_bool(resumable, "resumable")
-    checked_bool(external, "external")
+    for value, option in ((process, "process"), (resumable, "resumable"), (external, "external")):
+        checked_bool(value, option)
     options = ActivityOptions(
         queue=checked_name(queue, "a queue"),
         retry=(checked_retry(retry) or Retry()).policy(),

@@ -129,15 +129,15 @@ class Workflow(Definition, Generic[P, R]):
         typed: Coroutine[object, object, R] = call
         return typed
 
-    def with_options(self, **options: Unpack[ChildOptions]) -> "WorkflowCall[P, R]":
+    def with_options(self, **options: Unpack[ChildOptions]) -> "WorkflowWithOptions[P, R]":
         """This workflow with options for its calls as a child: ``ship.with_options(id="s-1")(order)``.
 
         They are those of ``hf.start``.
         """
-        return WorkflowCall(self, options)
+        return WorkflowWithOptions(self, options)
 
 
-class WorkflowCall(Generic[P, R]):
+class WorkflowWithOptions(Generic[P, R]):
     """A workflow with options for its calls as a child, made by `with_options`. It is called as the workflow is."""
 
     __slots__ = ("_deadline", "_given", "_ties", "workflow")
@@ -151,10 +151,10 @@ class WorkflowCall(Generic[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[object, object, R]:
         return self.workflow.run_as_child(args, kwargs, self._deadline, self._ties)
 
-    def with_options(self, **options: Unpack[ChildOptions]) -> "WorkflowCall[P, R]":
+    def with_options(self, **options: Unpack[ChildOptions]) -> "WorkflowWithOptions[P, R]":
         """These options, changed by further ones."""
         merged: ChildOptions = {**self._given, **options}
-        return WorkflowCall(self.workflow, merged)
+        return WorkflowWithOptions(self.workflow, merged)
 
     def __repr__(self) -> str:
         return f"<workflow {self.workflow.name} with options of its own>"
@@ -176,7 +176,7 @@ if TYPE_CHECKING:
 
         def with_options(
             self: "WorkflowOf[Callable[P, R]]", **options: Unpack[ChildOptions]
-        ) -> "WorkflowCall[P, R]": ...
+        ) -> "WorkflowWithOptions[P, R]": ...
 
 
 class WorkflowDecorator(Protocol):

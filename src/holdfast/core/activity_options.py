@@ -49,7 +49,7 @@ class RetryPolicy(msgspec.Struct, frozen=True):
             raise RetryPolicyError(f"backoff must be a number of at least 1, not {self.backoff}")
 
 
-class RetryAfter(msgspec.Struct, frozen=True):
+class RetryLater(msgspec.Struct, frozen=True):
     """Open the next attempt `delay_ms` from now."""
 
     delay_ms: int
@@ -61,7 +61,7 @@ class NoRetry(msgspec.Struct, frozen=True):
     reason: str
 
 
-RetryDecision = RetryAfter | NoRetry
+RetryDecision = RetryLater | NoRetry
 
 
 def delay_ms(policy: RetryPolicy, failures: int, random_number: float) -> int:
@@ -106,7 +106,7 @@ def after_failure(
         delay = min(max(0, asked_delay_ms), LONGEST_DELAY_MS)
     if left_ms is not None and delay >= left_ms:
         return NoRetry("the next attempt would begin after schedule-to-close")
-    return RetryAfter(delay)
+    return RetryLater(delay)
 
 
 def after_loss(*, losses: int, rerun_after_loss: bool = True, max_losses: int = DEFAULT_MAX_LOSSES) -> RetryDecision:
@@ -115,7 +115,7 @@ def after_loss(*, losses: int, rerun_after_loss: bool = True, max_losses: int = 
         return NoRetry("its worker was lost, and it may run at most once")
     if losses > max_losses:
         return NoRetry(f"its worker was lost {losses} times")
-    return RetryAfter(0)
+    return RetryLater(0)
 
 
 DEFAULT_QUEUE: Final = "default"

@@ -18,7 +18,7 @@ from typing import Any, Final, NoReturn, Protocol
 import msgspec
 
 from holdfast.core import history as ev
-from holdfast.core.activity_options import RetryAfter, RetryPolicy
+from holdfast.core.activity_options import RetryLater, RetryPolicy
 from holdfast.core.admission import EventPolicy, Mailbox
 from holdfast.core.attributes import Attributes
 from holdfast.core.deadlines import MILLISECONDS
@@ -41,7 +41,7 @@ from holdfast.payloads.signature import Signature
 from holdfast.replay.activities import Activities
 from holdfast.replay.children import Children
 from holdfast.replay.context import RunContext
-from holdfast.replay.continue_as_new import continue_as_new, find_continuation
+from holdfast.replay.continue_as_new import begin_later, continue_as_new, decide_retry, find_continuation
 from holdfast.replay.events import EventWaits
 from holdfast.replay.guard import Guarded, causes_of
 from holdfast.replay.loop.event_loop import WorkflowLoop
@@ -49,7 +49,6 @@ from holdfast.replay.loop.loop_swap import swapped_loop
 from holdfast.replay.loop.restricted_loops import ReadOnlyLoop
 from holdfast.replay.loop.tasks import Evicted
 from holdfast.replay.queries import QueryHandlers
-from holdfast.replay.retries import begin_later, decide_retry
 from holdfast.replay.state import AttributeValues, WorkflowState
 from holdfast.replay.streams import Streams
 from holdfast.replay.updates import Updates
@@ -551,7 +550,7 @@ class WorkflowRun:
                 return
         self._fail(error, self._retry_of(error))
 
-    def _fail(self, error: BaseException, retry: RetryAfter | None = None) -> None:
+    def _fail(self, error: BaseException, retry: RetryLater | None = None) -> None:
         context = self.context
         context.errors = (*context.errors, error)
         failure = failure_of(error)
@@ -566,13 +565,13 @@ class WorkflowRun:
             )
         self._end(ev.ExecutionFailed(failure=Payload(msgspec.Raw(_encode(failure))), retry_at_ms=retry_at_ms))
 
-    def _retry_of(self, error: BaseException) -> RetryAfter | None:
+    def _retry_of(self, error: BaseException) -> RetryLater | None:
         """The retry of this execution, by the policy of the workflow (G16). A cancelled one is not retried."""
         policy = self._code.retry
         if policy is None or self._cancel_reason is not None:
             return None
         decision = decide_retry(policy, error, attempt=self.attempt, seed=self.seed)
-        return decision if isinstance(decision, RetryAfter) else None
+        return decision if isinstance(decision, RetryLater) else None
 
     def _continues(self, main: "asyncio.Task[Any]") -> bool:
         """Whether another execution follows that of the main function, which has ended."""

@@ -14,7 +14,7 @@ import msgspec
 
 from holdfast.core.activity_options import (
     NoRetry,
-    RetryAfter,
+    RetryLater,
     after_failure,
     after_loss,
     decode_options,
@@ -125,7 +125,7 @@ def _again(
     failure: bytes,
     event: AttemptEvent,
     now_ms: int,
-    retry: RetryAfter,
+    retry: RetryLater,
     *,
     failures: int,
     losses: int,

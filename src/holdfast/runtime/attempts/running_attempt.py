@@ -202,9 +202,11 @@ class RunningAttempt:
         options = decode_options(attempt.options)
         close_ms = options.schedule_to_close_ms
         if is_preparing:
-            begun_ms, own_ms = attempt.available_at_ms, options.schedule_to_start_ms
+            begun_ms = attempt.available_at_ms
+            own_ms = options.schedule_to_start_ms
         else:
-            begun_ms, own_ms = attempt.started_at_ms or attempt.scheduled_at_ms, options.start_to_close_ms
+            begun_ms = attempt.started_at_ms or attempt.scheduled_at_ms
+            own_ms = options.start_to_close_ms
         if own_ms is None:
             return None if close_ms is None else "schedule_to_close"
         if close_ms is not None and attempt.scheduled_at_ms + close_ms < begun_ms + own_ms:
