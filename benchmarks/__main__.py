@@ -23,6 +23,7 @@ from benchmarks import (
     observed,
     opening,
     pairs,
+    retention,
     targets,
     together,
     workloads,
@@ -93,6 +94,8 @@ MEASURES: Final[dict[str, Measure]] = {
     "APART": lambda folder, scale: together.apart(str(folder / "engine.db"), 1, scale),
     "APART one at a time": lambda folder, scale: together.round_trips(str(folder / "engine.db"), scale),
     "METRICS": lambda folder, scale: asyncio.run(observed.metrics(folder / "engine.db", scale)),
+    "TRACES": lambda folder, scale: asyncio.run(observed.traces(folder / "engine.db", scale)),
+    "RETENTION": lambda folder, scale: asyncio.run(retention.retention(folder / "engine.db", scale)),
     "IMPORT": lambda _folder, _scale: imports.b_import(),
     "OPEN": lambda folder, _scale: opening.opening(folder / "engine.db"),
 }

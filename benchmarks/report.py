@@ -128,6 +128,19 @@ def engines_bench(*, two_runs: float, four_runs: float | None, two_cpu: float, f
     )
 
 
+def retention_bench() -> Bench:
+    """Deletions beside B1, in the batches of one engine."""
+    return Bench(
+        "RETENTION",
+        ("RETENTION",),
+        3,
+        (
+            Target("two-step instances deleted beside B1", "/s", of("RETENTION", "deleted_per_s"), 1_000, True),
+            Target("speed of B1 beside it over alone", "x", of("RETENTION", "speed"), 0.9, True),
+        ),
+    )
+
+
 BENCHES: Final = (
     Bench(
         "B1",
@@ -157,6 +170,16 @@ BENCHES: Final = (
         (
             Target("speed of B1 with metrics over without", "x", of("METRICS", "speed"), 0.97, True),
             Target("processor time of B1 with metrics over without", "x", of("METRICS", "processor"), 1.03),
+        ),
+    ),
+    retention_bench(),
+    Bench(
+        "TRACES",
+        ("TRACES",),
+        3,
+        (
+            Target("speed of B1 with traces over without", "x", of("TRACES", "speed")),
+            Target("processor time of B1 with traces over without", "x", of("TRACES", "processor")),
         ),
     ),
     Bench(

@@ -18,6 +18,7 @@ from benchmarks.programs import ACTIVITIES, sequence
 from benchmarks.workloads import STEPS, groups_of, open_engine
 from holdfast import Engine, Worker, connect
 from holdfast.client.client import Client
+from holdfast.runtime.duties.claimer import Claimer
 from holdfast.runtime.session import StoreSession
 from holdfast.storage.wakeups import Wakeup
 
@@ -25,6 +26,10 @@ IN_FLIGHT: Final = 4
 SECONDS: Final = 4.0
 RUN_STEPS: Final = 2
 CLIENT_IN_FLIGHT: Final = 50
+RUNS_APART: Final = 1_000
+WARM_UP_RUNS: Final = 400
+"""Several times what is in flight, so that every worker runs some: one claim takes all that is in flight, and the
+first steps of a worker cost more, as its connection to PostgreSQL plans the statements of the group function."""
 READY: Final = "ready"
 Cpu = Callable[[], float]
 """The processor time of the database so far, in seconds."""
@@ -137,11 +142,12 @@ def apart(store: str, workers: int, scale: float, server_cpu: Cpu = no_server) -
     """B1 from a client without a worker, 50 in flight, with `workers` worker processes."""
     working = [_child("worker", store, f"w{place}", scale) for place in range(workers)]
     client = _child("client", store, f"c{workers}", scale)
-    cpu = sum(each["cpu"] for each in _together(working))
+    before = _sums(_together(working))
     server = server_cpu()
     [found] = _together([client])
     server = server_cpu() - server
-    cpu = sum(each["cpu"] for each in _together(working)) - cpu
+    after = _sums(_together(working))
+    cpu, claims, empty = (after[name] - before[name] for name in ("cpu", "claims", "empty_claims"))
     _end([client, *working])
     steps = found["runs"] * STEPS
     return {
@@ -152,7 +158,14 @@ def apart(store: str, workers: int, scale: float, server_cpu: Cpu = no_server) -
         "server_us_per_step": server / steps * 1e6,
         "cores": (cpu + found["cpu"] + server) / found["seconds"],
         "client_reads_per_run": found["reads"] / found["runs"],
+        "claims_per_run": claims / found["runs"],
+        "empty_claims": empty / max(1, claims),
     }
+
+
+def _sums(samples: Sequence[Sample]) -> Sample:
+    """The figures of several processes together."""
+    return {name: sum(each[name] for each in samples) for name in samples[0]}
 
 
 def round_trips(store: str, scale: float) -> Sample:
@@ -164,22 +177,33 @@ def round_trips(store: str, scale: float) -> Sample:
 
 
 async def run_worker(store: str, _tag: str, _scale: float) -> None:
-    """A worker process, which prints its processor time for each line that arrives."""
+    """A worker process, which prints its processor time and its claims so far for each line that arrives."""
+    claims = empty = 0
+    claim = Claimer._claim_instances
+
+    async def count(claimer: Claimer, **options: Any) -> bool:
+        nonlocal claims, empty
+        found = await claim(claimer, **options)
+        claims += 1
+        empty += not found
+        return found
+
+    setattr(Claimer, "_claim_instances", count)  # noqa: B010 - this process is for nothing else
     async with await connect(store) as client, Worker(client, workflows=[sequence], activities=ACTIVITIES):
         print(READY, flush=True)
         while await _next_line():
-            print(json.dumps({"cpu": processor_seconds()}), flush=True)
+            print(json.dumps({"cpu": processor_seconds(), "claims": claims, "empty_claims": empty}), flush=True)
 
 
 async def run_client(store: str, tag: str, scale: float) -> None:
     """The client of `apart`."""
-    count = max(CLIENT_IN_FLIGHT, int(300 * scale))
+    count = max(CLIENT_IN_FLIGHT, int(RUNS_APART * scale))
     async with await connect(store) as client:
 
         async def one(number: int) -> None:
             await client.run("sequence", STEPS, id=f"{tag}-{number}")
 
-        await gather_bounded(one, CLIENT_IN_FLIGHT, CLIENT_IN_FLIGHT, first=count)
+        await gather_bounded(one, WARM_UP_RUNS, CLIENT_IN_FLIGHT, first=count)
         counter = Counter(client)
         print(READY, flush=True)
         await _next_line()

@@ -16,17 +16,18 @@ import holdfast
 from holdfast import testing
 from holdfast.audit import backup
 from holdfast.client import restoring, search
-from holdfast.client.views import instances, overview
+from holdfast.client.views import builds, instances, overview
 from holdfast.client.views.instances import NEWEST
 from holdfast.flows.builder import NodeRef
 
 SECTIONS: Final[dict[str, tuple[str, ...]]] = {
-    "Definitions": ("workflow", "Workflow", "activity", "Activity", "StreamActivity", "Retry", "Flow"),
+    "Definitions": ("workflow", "Workflow", "activity", "Activity", "StreamActivity", "Retry", "Retention", "Flow"),
     "In workflow code": (
         "now",
         "random",
         "uuid4",
         "side_effect",
+        "patched",
         "info",
         "WorkflowInfo",
         "event",
@@ -70,6 +71,7 @@ RETURNED: Final = (
     backup.BackupReport,
     instances.HistoryEntry,
     overview.WorkerView,
+    builds.BuildView,
     overview.QueueView,
     NodeRef,
 )

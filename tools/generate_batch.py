@@ -15,10 +15,10 @@ from tests.postgres.server import Place, place, server
 from holdfast.storage.postgres.optimistic.group_function import BATCHED, FRAME, TypedStatement, definition
 from holdfast.storage.postgres.transaction import migrations, statements_of
 
-TARGET: Final = Path("src/holdfast/storage/postgres/migrations/0012_changes.sql")
+TARGET: Final = Path("src/holdfast/storage/postgres/migrations/0015_changes.sql")
 HEAD: Final = """-- Written by tools/generate_batch.py from the statements of the store, see `group_function.py`.
 -- Writes a group in one call, and fails if one of its statements does not change the rows that it is for.
--- oldest: 8
+-- oldest: 14
 -- optional
 
 """

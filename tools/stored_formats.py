@@ -33,7 +33,7 @@ from holdfast.core.leases import WorkerState
 from holdfast.core.lifecycle import AttemptState, InstanceState
 from holdfast.core.queries import Reply, ReplyKind
 from holdfast.core.updates import UpdateState
-from holdfast.payloads.failures import Failure
+from holdfast.payloads.failures import RecordedFailure
 from holdfast.runtime.crash_detection import HostIdentity
 from holdfast.storage.postgres.address import Address
 from holdfast.storage.postgres.optimistic.group_function import FUNCTION, MISSED, UNSUITABLE
@@ -57,7 +57,7 @@ ENUMS: Final[dict[str, type[Enum]]] = {
 }
 STRUCTS: Final[dict[str, type[msgspec.Struct]]] = {
     "payload": Payload,
-    "failure": Failure,
+    "failure": RecordedFailure,
     "options of an attempt": ActivityOptions,
     "retry of an attempt": RetryPolicy,
     "stream of an attempt": StreamOptions,
@@ -98,7 +98,7 @@ def _fields(struct: type[msgspec.Struct]) -> list[str]:
 
 
 def _qualified(error: type[BaseException]) -> Iterable[str]:
-    """The names by which a `Failure` keeps the errors of the engine."""
+    """The names by which a `RecordedFailure` keeps the errors of the engine."""
     if error.__module__ == errors.__name__ and not inspect.isabstract(error):
         yield f"{error.__module__}.{error.__qualname__}"
     for below in error.__subclasses__():

@@ -19,14 +19,14 @@ from typing import Final
 
 from tests.postgres.server import Place
 
-from benchmarks import contract, expiry, opening, targets, together, workloads
+from benchmarks import contract, expiry, opening, retention, targets, together, workloads
 from benchmarks.database import server_version
 from benchmarks.measure import Sample
 from benchmarks.postgres import bare, dbos, wakes
 from benchmarks.postgres.claims import claim_pages
 from benchmarks.postgres.server import bench_server, processor_seconds_of
 from benchmarks.postgres.workers import draw_apart, work_of
-from benchmarks.report import Bench, Figure, Target, engines_bench, in_pairs, of, ratio
+from benchmarks.report import Bench, Figure, Target, engines_bench, in_pairs, of, ratio, retention_bench
 from benchmarks.running import run_benches
 
 LONGEST_SECONDS: Final = 600
@@ -69,6 +69,7 @@ MEASURES: Final[dict[str, Callable[[Place, float], Sample]]] = {
             ("-m", "benchmarks.postgres", "--role", "janitor", "--url", place.url),
         )
     ),
+    "RETENTION": lambda place, scale: asyncio.run(retention.retention(place.url, scale)),
     "OPEN": lambda place, _scale: opening.opening(place.url),
     "CLAIM few": lambda place, _scale: asyncio.run(claim_pages(place, finished=1_000, waiting=100)),
     "CLAIM many": lambda place, scale: asyncio.run(
@@ -232,6 +233,7 @@ BENCHES: Final = (
             Target("the same, p99", "ms", of("EXTERNAL", "p99_ms")),
         ),
     ),
+    retention_bench(),
     Bench(
         "OPEN",
         ("OPEN",),

@@ -39,11 +39,21 @@ if TYPE_CHECKING:
     from holdfast.authoring.handlers import Query, Update, on_query, on_update, updates_finished
     from holdfast.authoring.launcher import Launcher, LaunchTask
     from holdfast.authoring.log import log
+    from holdfast.authoring.retention import Retention
     from holdfast.authoring.retry import Retry
     from holdfast.authoring.state import set_status, state, wait_until
     from holdfast.authoring.workflow import WorkflowLike as Workflow
     from holdfast.authoring.workflow import workflow
-    from holdfast.authoring.workflow_api import WorkflowInfo, continue_as_new, info, now, random, side_effect, uuid4
+    from holdfast.authoring.workflow_api import (
+        WorkflowInfo,
+        continue_as_new,
+        info,
+        now,
+        patched,
+        random,
+        side_effect,
+        uuid4,
+    )
     from holdfast.client.client import Client, connect
     from holdfast.client.command_launcher import CommandLauncher
     from holdfast.client.engine import Engine
@@ -57,6 +67,8 @@ if TYPE_CHECKING:
         ActivityTimedOut,
         ClaimsExhausted,
         DeadlineExceeded,
+        DeleteRefused,
+        Failure,
         FilterError,
         FlowError,
         HoldfastError,
@@ -64,6 +76,8 @@ if TYPE_CHECKING:
         InstanceConflict,
         InstanceNotBlocked,
         InstanceNotFound,
+        InstanceNotPaused,
+        InstanceNotRunning,
         InvalidId,
         MailboxFull,
         PayloadError,
@@ -95,8 +109,10 @@ __all__ = [
     "Client",
     "CommandLauncher",
     "DeadlineExceeded",
+    "DeleteRefused",
     "Engine",
     "Event",
+    "Failure",
     "FilterError",
     "Flow",
     "FlowError",
@@ -106,6 +122,8 @@ __all__ = [
     "InstanceConflict",
     "InstanceNotBlocked",
     "InstanceNotFound",
+    "InstanceNotPaused",
+    "InstanceNotRunning",
     "InvalidId",
     "LaunchTask",
     "Launcher",
@@ -113,6 +131,7 @@ __all__ = [
     "PayloadError",
     "Query",
     "QueryFailed",
+    "Retention",
     "Retry",
     "RetryAfter",
     "StoreError",
@@ -147,6 +166,7 @@ __all__ = [
     "now",
     "on_query",
     "on_update",
+    "patched",
     "raise_event",
     "random",
     "set_status",
@@ -178,10 +198,20 @@ _NAMES = {
     "authoring.handlers": ("Query", "Update", "on_query", "on_update", "updates_finished"),
     "authoring.launcher": ("LaunchTask", "Launcher"),
     "authoring.log": ("log",),
+    "authoring.retention": ("Retention",),
     "authoring.retry": ("Retry",),
     "authoring.state": ("set_status", "state", "wait_until"),
     "authoring.workflow": ("Workflow", "workflow"),
-    "authoring.workflow_api": ("WorkflowInfo", "continue_as_new", "info", "now", "random", "side_effect", "uuid4"),
+    "authoring.workflow_api": (
+        "WorkflowInfo",
+        "continue_as_new",
+        "info",
+        "now",
+        "patched",
+        "random",
+        "side_effect",
+        "uuid4",
+    ),
     "client.client": ("Client", "connect"),
     "client.command_launcher": ("CommandLauncher",),
     "client.engine": ("Engine",),
@@ -195,6 +225,8 @@ _NAMES = {
         "ActivityTimedOut",
         "ClaimsExhausted",
         "DeadlineExceeded",
+        "Failure",
+        "DeleteRefused",
         "FilterError",
         "FlowError",
         "HoldfastError",
@@ -202,6 +234,8 @@ _NAMES = {
         "InstanceConflict",
         "InstanceNotBlocked",
         "InstanceNotFound",
+        "InstanceNotPaused",
+        "InstanceNotRunning",
         "InvalidId",
         "MailboxFull",
         "PayloadError",

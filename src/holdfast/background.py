@@ -28,12 +28,16 @@ class Duty(StrEnum):
     """Claims instances and attempts."""
     MAINTENANCE = "holdfast-maintenance"
     """Runs maintenance: lost workers, expired attempts, children of closed executions, pruning."""
+    RETENTION = "holdfast-retention"
+    """Deletes instances that are kept no longer."""
     RECONCILER = "holdfast-reconciler"
     """Reconciles the rows in the worker's name with its memory (W3)."""
     QUERIES = "holdfast-queries"
     """Answers queries that other processes put into the store."""
     LAUNCHES = "holdfast-launches"
     """Claims external activities for launchers, and launches them."""
+    CLAIMANTS = "holdfast-claimants"
+    """Reads which workers serve the workflows of the instances that this process makes claimable."""
     CONTRACT_ROWS = "holdfast-contract-rows"
     """Handles requests of clients and reports of executors."""
     NEW_KEY = "holdfast-new-key"
@@ -44,6 +48,8 @@ class Duty(StrEnum):
     """Commits groups."""
     RESULTS = "holdfast-results"
     """Polls for the results that a client waits for."""
+    TRACES = "holdfast-traces"
+    """Reads the histories of instances that were closed without their code, for their spans."""
     METRICS = "holdfast-metrics"
     """Serves the metrics and probes of a worker."""
     CHANGES = "holdfast-changes"
@@ -62,6 +68,7 @@ POLLING: Final = frozenset(
     {
         Duty.CLAIMS,
         Duty.MAINTENANCE,
+        Duty.RETENTION,
         Duty.RECONCILER,
         Duty.QUERIES,
         Duty.CONTRACT_ROWS,

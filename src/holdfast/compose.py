@@ -13,13 +13,18 @@ from typing import Any, Final, cast
 from holdfast.errors import InvalidOption, StoreError, UsageError
 from holdfast.runtime.platform import ClockAndIds, Platform, SystemClockAndIds
 from holdfast.storage.contract import (
+    CODE_CHECKS,
     OPEN_CONTRACT,
+    PAUSE,
     RAW_TABLES,
     RESTORE,
+    RETENTION,
     SEARCH,
+    CheckableStore,
     OpenableStore,
     OpenContractStore,
     RestorableStore,
+    RetentionStore,
     SearchStore,
     Store,
     StoreDefaults,
@@ -153,11 +158,33 @@ def file_damage(path: Path) -> list[str]:
     return damage_of(path)
 
 
+def check_pauses(store: object) -> None:
+    """Raise `InvalidOption` if a store cannot pause instances (R20)."""
+    if PAUSE not in capabilities_of(store):
+        raise InvalidOption(f"{type(store).__name__} cannot pause instances: it does not declare {PAUSE!r}")
+
+
 def restorable(store: object) -> RestorableStore:
     """The store itself, if it can be made fit for use after a restore (R2); `InvalidOption` if it cannot."""
     if RESTORE not in capabilities_of(store):
         raise InvalidOption(f"{type(store).__name__} cannot be restored: it does not declare {RESTORE!r}")
     return cast("RestorableStore", store)
+
+
+def checkable(store: object) -> CheckableStore:
+    """The store itself, if its open instances can be checked against code (R16); `InvalidOption` if not."""
+    if CODE_CHECKS not in capabilities_of(store):
+        raise InvalidOption(
+            f"{type(store).__name__} cannot be checked against code: it does not declare {CODE_CHECKS!r}"
+        )
+    return cast("CheckableStore", store)
+
+
+def retention_store_of(store: object) -> RetentionStore:
+    """The store itself, if it can delete instances (R30-R36); `InvalidOption` if it cannot."""
+    if RETENTION not in capabilities_of(store):
+        raise InvalidOption(f"{type(store).__name__} cannot delete instances: it does not declare {RETENTION!r}")
+    return cast("RetentionStore", store)
 
 
 def backup_refusal(url: str) -> str:

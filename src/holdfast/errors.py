@@ -139,6 +139,8 @@ class RemoteError(HoldfastError):
 
     type_name: str
     attributes: Mapping[str, Any] = MappingProxyType({})
+    bases: tuple[str, ...] = ()
+    """The qualified names of the base classes of that type, as far as they were recorded."""
 
     def __init__(self, message: str, type_name: str = "", attributes: Mapping[str, Any] | None = None) -> None:
         super().__init__(message)
@@ -183,6 +185,10 @@ class NotInWorkflow(WorkflowCodeError):
 
 class ForbiddenInWorkflow(WorkflowCodeError):
     """Workflow code called a function whose result differs between runs. The message names the line."""
+
+
+class UndeclaredError(WorkflowCodeError):
+    """A workflow with ``on_error="block"`` raised an exception that it does not declare, so it is BLOCKED (R18)."""
 
 
 class NotInMainTask(WorkflowCodeError):
@@ -265,8 +271,47 @@ class InstanceClosed(HoldfastError):
     """The instance has ended, so it takes no more events, updates or requests."""
 
 
+class DeleteRefused(HoldfastError):
+    """The instance and its family are not deleted; nothing was changed (R31)."""
+
+
+class FamilyOpen(DeleteRefused):
+    """A member of the family is open: end it first, or wait for its end."""
+
+
+class NotARoot(DeleteRefused):
+    """The instance is a child, and is deleted with the root of its family."""
+
+
+class FamilyKept(DeleteRefused):
+    """A member of the family has the attribute `keep`, which keeps all of it (R33)."""
+
+
+class ArchiveError(HoldfastError):
+    """A file that is not an archive of this store, or an archive that is damaged or cannot be written (R35)."""
+
+
 class InstanceNotBlocked(HoldfastError):
     """The instance is not BLOCKED, so there is nothing to retry (G12)."""
+
+
+class Failure(HoldfastError):
+    """Raised by the user's code, or derived from, to fail a workflow on purpose.
+
+    A workflow with ``on_error="block"`` fails with it, and is blocked by any exception that it does not declare (R18).
+    """
+
+
+class InstanceNotPaused(HoldfastError):
+    """The instance is not PAUSED, so there is nothing to resume (R22)."""
+
+
+class InstanceNotRunning(HoldfastError):
+    """The instance is BLOCKED or was asked to cancel, so it cannot be paused (R20)."""
+
+
+class NothingExhausted(HoldfastError):
+    """None of the activities of the instance has used up its retries, so there is no failure to let through (R27)."""
 
 
 class WorkflowFailed(HoldfastError):

@@ -284,6 +284,42 @@ async def family() -> list[object]:
     return found
 
 
+@hf.workflow(name="patching")
+async def before_patches(rounds: int = 2) -> int:
+    """The code of "patching" before a deploy."""
+    number = await step(100 * rounds)
+    await hf.event("deployed")
+    return number
+
+
+@hf.workflow
+async def patching(rounds: int = 2) -> list[int]:
+    """An execution that began before its patches keeps the old branch; the next one takes the new ones (R14)."""
+    found: list[int] = []
+    for number in range(2):
+        base = 100 * rounds + 10 * number
+        found.append(await step(base + 5 if hf.patched("other") else base))
+        if number == 0 and rounds > 1:
+            await hf.event("deployed")
+    if hf.patched("last"):
+        found.append(await step(100 * rounds + 50))
+    if rounds > 1:
+        hf.continue_as_new(rounds - 1)
+    return found
+
+
+async def deploy(store: str, world: Platform) -> None:
+    """Run the instance on its former code until it waits, and raise the event that it waits for."""
+    async with hf.Engine(store, workflows=[before_patches], activities=ACTIVITIES, _platform=world) as engine:
+        handle = await engine.start("patching", id="it")
+        while (found := await handle.describe()).execution == 1 and found.turn < WAITING_TURN:  # noqa: ASYNC110
+            await asyncio.sleep(0.002)
+
+
+WAITING_TURN = 2
+"""The turns of "patching" after which it waits."""
+
+
 EXPECTED = {
     "sequence": 4,
     "fan_out": [0, 1, 4, 9, 16],
@@ -297,6 +333,7 @@ EXPECTED = {
     "talking": [1, 0, 10, 20, 1, 2],
     "overdue": [1, 2, 3, 4],
     "updating": [5, 6, 7],
+    "patching": [106, 116, 151],
     "family": [23, 43, "no room after 91", "tidy was cancelled: enough"],
 }
 STATES = {
@@ -337,13 +374,19 @@ async def finish(store: str, workflow: str, hook: KillAt | None) -> object:
         talking,
         overdue,
         updating,
+        patching,
     ]
     workflows += [family, packs, stumbles, tidies]
     launcher = hf.CommandLauncher([sys.executable, str(EXECUTOR), store])
     engine = hf.Engine(
         store, workflows=workflows, activities=ACTIVITIES, launchers={"launched": launcher}, _platform=world
     )
+    if workflow == patching.name:
+        await deploy(store, world)
     async with engine:
+        if workflow == patching.name:
+            with contextlib.suppress(hf.InstanceClosed):
+                await engine.get("it").raise_event("deployed", id="once")
         if workflow == updating.name:
             await send(await engine.start(workflow, id="it"))
         return await engine.run(workflow, id="it")

@@ -55,7 +55,7 @@ SELECT {raw_instance_columns} FROM "shop".instances ORDER BY number;
 SELECT {raw_offer_columns} FROM "shop".offers ORDER BY number, execution, activity, dimension, attempt, entry;
 
 -- audit_orphans
-SELECT 'payloads', number, count(*) FROM "shop".payloads WHERE NOT EXISTS (SELECT 1 FROM "shop".instances WHERE instances.number = payloads.number) GROUP BY number UNION ALL SELECT 'kept', number, count(*) FROM "shop".kept WHERE NOT EXISTS (SELECT 1 FROM "shop".instances WHERE instances.number = kept.number) GROUP BY number;
+SELECT 'payloads', number, count(*) FROM "shop".payloads WHERE NOT EXISTS (SELECT 1 FROM "shop".instances WHERE instances.number = payloads.number) GROUP BY number UNION ALL SELECT 'kept', number, count(*) FROM "shop".kept WHERE NOT EXISTS (SELECT 1 FROM "shop".instances WHERE instances.number = kept.number) GROUP BY number UNION ALL SELECT 'received', number, count(*) FROM "shop".received WHERE NOT EXISTS (SELECT 1 FROM "shop".instances WHERE instances.number = received.number) GROUP BY number;
 
 -- audit_requests
 SELECT row, state, CASE WHEN refusal IS NULL THEN 0 ELSE 1 END, CASE WHEN handled_at_ms IS NULL THEN 0 ELSE 1 END, instance_number, (SELECT count(*) FROM "shop".instances WHERE instances.number = requests.instance_number) FROM "shop".requests WHERE state NOT IN ('NEW', 'ACCEPTED', 'REFUSED', 'TRACE') OR (state = 'NEW') <> (handled_at_ms IS NULL) OR (state = 'REFUSED') <> (refusal IS NOT NULL) OR (state = 'ACCEPTED' AND instance_number IS NULL) OR (instance_number IS NOT NULL AND NOT EXISTS (SELECT 1 FROM "shop".instances WHERE instances.number = requests.instance_number)) ORDER BY row;
@@ -85,7 +85,10 @@ SELECT set_config('lock_timeout', $1, true), set_config('idle_in_transaction_ses
 UPDATE "shop".instances SET state = 'BLOCKED', blocked = $1, owner = NULL, claimable_at_ms = NULL, blocked_by = CASE WHEN COALESCE(blocked_by, '[]')::jsonb @> jsonb_build_array($2::text) THEN blocked_by ELSE (COALESCE(blocked_by, '[]')::jsonb || jsonb_build_array($2::text))::text END WHERE number = $3 AND fence = $4 AND ((owner = $5 AND state IN ('REQUESTED', 'RUNNING', 'CANCEL_REQUESTED')) OR (state = 'BLOCKED' AND blocked = $1));
 
 -- blocked_elsewhere
-SELECT 1 FROM "shop".instances WHERE state = 'BLOCKED' AND workflow IN (SELECT value FROM jsonb_array_elements_text(($1)::jsonb) AS json_each(value)) AND NOT EXISTS (SELECT 1 FROM jsonb_array_elements_text((blocked_by)::jsonb) AS json_each(value) WHERE value = $2) LIMIT 1;
+SELECT 1 FROM (SELECT pair.value ->> 0 AS workflow, pair.value ->> 1 AS version FROM jsonb_array_elements($1::jsonb) AS pair(value) WHERE pair.value ->> 1 IS NOT NULL UNION SELECT name, version FROM "shop".flows WHERE name IN (SELECT pair.value ->> 0 FROM jsonb_array_elements($1::jsonb) AS pair(value) WHERE pair.value ->> 1 IS NULL)) AS keys CROSS JOIN LATERAL ( SELECT 1 FROM "shop".instances WHERE state = 'BLOCKED' AND workflow = keys.workflow AND version = keys.version AND NOT COALESCE(blocked_by, '[]')::jsonb @> jsonb_build_array($2::text) OFFSET 0 ) AS found LIMIT 1;
+
+-- blocked_instances
+SELECT number, id, workflow, version, substr(blocked, 1, 8000), blocked_by, created_at_ms FROM "shop".instances WHERE state = 'BLOCKED' AND number > $1 ORDER BY number LIMIT $2;
 
 -- cancel_activities
 UPDATE "shop".attempts SET closed_at_ms = CASE WHEN state = 'RUNNING' THEN NULL ELSE CAST($1 AS BIGINT) END, expires_at_ms = CASE WHEN state = 'RUNNING' THEN expires_at_ms END, state = CASE state WHEN 'RUNNING' THEN 'CANCELLED_RUNNING' ELSE 'CANCELLED' END WHERE number = $2 AND state IN ('REQUESTED', 'READY', 'QUEUED', 'PREPARING', 'RUNNING');
@@ -94,16 +97,16 @@ UPDATE "shop".attempts SET closed_at_ms = CASE WHEN state = 'RUNNING' THEN NULL 
 UPDATE "shop".attempts SET closed_at_ms = CASE WHEN state = 'RUNNING' THEN NULL ELSE CAST($1 AS BIGINT) END, expires_at_ms = CASE WHEN state = 'RUNNING' THEN expires_at_ms END, state = CASE state WHEN 'RUNNING' THEN 'CANCELLED_RUNNING' ELSE 'CANCELLED' END WHERE number = $2 AND execution = $3 AND activity = $4 AND state IN ('REQUESTED', 'READY', 'QUEUED', 'PREPARING', 'RUNNING');
 
 -- claim_blocked
-UPDATE "shop".instances SET owner = $1, fence = fence + 1, state = 'RUNNING', blocked = NULL, losses = 0 WHERE number = ANY (ARRAY( SELECT number FROM "shop".instances WHERE state = 'BLOCKED' AND workflow IN (SELECT value FROM jsonb_array_elements_text(($2)::jsonb) AS json_each(value)) AND CASE $3::text WHEN '' THEN losses < $5 ELSE NOT COALESCE(blocked_by, '[]')::jsonb @> jsonb_build_array($3::text) END ORDER BY number LIMIT $4 FOR NO KEY UPDATE SKIP LOCKED )) RETURNING {instance_columns};
+WITH candidates AS MATERIALIZED ( SELECT found.number FROM (SELECT pair.value ->> 0 AS workflow, pair.value ->> 1 AS version FROM jsonb_array_elements($2::jsonb) AS pair(value) WHERE pair.value ->> 1 IS NOT NULL UNION SELECT name, version FROM "shop".flows WHERE name IN (SELECT pair.value ->> 0 FROM jsonb_array_elements($2::jsonb) AS pair(value) WHERE pair.value ->> 1 IS NULL)) AS keys CROSS JOIN LATERAL ( SELECT number FROM "shop".instances WHERE state = 'BLOCKED' AND workflow = keys.workflow AND version = keys.version AND CASE $3::text WHEN '' THEN losses < $5 ELSE NOT COALESCE(blocked_by, '[]')::jsonb @> jsonb_build_array($3::text) END OFFSET 0 ) AS found ORDER BY found.number LIMIT $4 ) UPDATE "shop".instances SET owner = $1, fence = fence + 1, state = 'RUNNING', blocked = NULL, losses = 0 WHERE number = ANY (ARRAY( SELECT number FROM "shop".instances WHERE number = ANY (ARRAY(SELECT number FROM candidates)) AND state = 'BLOCKED' AND CASE $3::text WHEN '' THEN losses < $5 ELSE NOT COALESCE(blocked_by, '[]')::jsonb @> jsonb_build_array($3::text) END FOR NO KEY UPDATE SKIP LOCKED )) RETURNING {instance_columns};
 
 -- claim_instances
-WITH suspect AS MATERIALIZED ( SELECT number FROM "shop".instances WHERE losses >= 2 AND owner IS NULL AND $2 >= claimable_at_ms AND workflow IN (SELECT value FROM jsonb_array_elements_text(($3)::jsonb) AS json_each(value)) AND NOT EXISTS (SELECT 1 FROM "shop".instances AS tried WHERE tried.losses >= 2 AND tried.owner = $1) LIMIT LEAST(1, $4::bigint) FOR NO KEY UPDATE SKIP LOCKED ), room AS MATERIALIZED ( SELECT $4::bigint - count(*) AS places FROM suspect ), due AS MATERIALIZED ( SELECT each.value, waiting.number FROM jsonb_array_elements_text(($3)::jsonb) AS each(value) CROSS JOIN LATERAL ( SELECT number, claimable_at_ms, row_number() OVER (ORDER BY claimable_at_ms) AS place FROM "shop".instances WHERE workflow = each.value AND claimable_at_ms <= $2 AND owner IS NULL AND losses < 2 ORDER BY claimable_at_ms LIMIT $4 ) AS waiting WHERE jsonb_array_length($3::jsonb) > 1 ORDER BY waiting.claimable_at_ms, waiting.place LIMIT (SELECT places FROM room) ), taken AS MATERIALIZED ( SELECT number FROM "shop".instances WHERE number = ANY (ARRAY(SELECT number FROM due)) AND claimable_at_ms <= $2 AND owner IS NULL AND losses < 2 FOR NO KEY UPDATE SKIP LOCKED ), missing AS MATERIALIZED ( SELECT due.value, count(*) AS share FROM due WHERE due.number NOT IN (SELECT number FROM taken) GROUP BY due.value UNION ALL SELECT each.value, places FROM jsonb_array_elements_text(($3)::jsonb) AS each(value), room WHERE jsonb_array_length($3::jsonb) = 1 ), further AS MATERIALIZED ( SELECT later.number FROM missing CROSS JOIN LATERAL ( SELECT number FROM "shop".instances WHERE workflow = missing.value AND claimable_at_ms <= $2 AND owner IS NULL AND losses < 2 AND number <> ALL (ARRAY(SELECT number FROM due)) ORDER BY claimable_at_ms LIMIT missing.share FOR NO KEY UPDATE SKIP LOCKED ) AS later ) UPDATE "shop".instances SET owner = $1, fence = fence + 1, claimable_at_ms = NULL WHERE number = ANY (ARRAY( SELECT number FROM suspect UNION ALL SELECT number FROM taken UNION ALL SELECT number FROM further )) RETURNING {instance_columns};
+WITH keys AS MATERIALIZED ( SELECT pair.value ->> 0 AS workflow, pair.value ->> 1 AS version FROM jsonb_array_elements($3::jsonb) AS pair(value) WHERE pair.value ->> 1 IS NOT NULL UNION SELECT name, version FROM "shop".flows WHERE name IN (SELECT pair.value ->> 0 FROM jsonb_array_elements($3::jsonb) AS pair(value) WHERE pair.value ->> 1 IS NULL) ), suspect AS MATERIALIZED ( SELECT number FROM "shop".instances WHERE losses >= 2 AND owner IS NULL AND $2 >= claimable_at_ms AND (workflow, version) IN (SELECT keys.workflow, keys.version FROM keys) AND NOT EXISTS (SELECT 1 FROM "shop".instances AS tried WHERE tried.losses >= 2 AND tried.owner = $1) LIMIT LEAST(1, $4::bigint) FOR NO KEY UPDATE SKIP LOCKED ), room AS MATERIALIZED ( SELECT $4::bigint - count(*) AS places FROM suspect ), due AS MATERIALIZED ( SELECT keys.workflow, keys.version, waiting.number FROM keys CROSS JOIN LATERAL ( SELECT number, claimable_at_ms, row_number() OVER (ORDER BY claimable_at_ms) AS place FROM "shop".instances WHERE workflow = keys.workflow AND version = keys.version AND claimable_at_ms <= $2 AND owner IS NULL AND losses < 2 ORDER BY claimable_at_ms LIMIT $4 ) AS waiting ORDER BY waiting.claimable_at_ms, waiting.place LIMIT (SELECT places FROM room) ), taken AS MATERIALIZED ( SELECT number FROM "shop".instances WHERE number = ANY (ARRAY(SELECT number FROM due)) AND claimable_at_ms <= $2 AND owner IS NULL AND losses < 2 FOR NO KEY UPDATE SKIP LOCKED ), missing AS MATERIALIZED ( SELECT due.workflow, due.version, count(*) AS share FROM due WHERE due.number NOT IN (SELECT number FROM taken) GROUP BY due.workflow, due.version ), further AS MATERIALIZED ( SELECT later.number FROM missing CROSS JOIN LATERAL ( SELECT number FROM "shop".instances WHERE workflow = missing.workflow AND version = missing.version AND claimable_at_ms <= $2 AND owner IS NULL AND losses < 2 AND number <> ALL (ARRAY(SELECT number FROM due)) ORDER BY claimable_at_ms LIMIT missing.share FOR NO KEY UPDATE SKIP LOCKED ) AS later ) UPDATE "shop".instances SET owner = $1, fence = fence + 1, claimable_at_ms = NULL WHERE number = ANY (ARRAY( SELECT number FROM suspect UNION ALL SELECT number FROM taken UNION ALL SELECT number FROM further )) RETURNING {instance_columns};
 
 -- claim_offer
 UPDATE "shop".offers SET claim = $1 WHERE exec_id = $2;
 
 -- claim_queries
-UPDATE "shop".questions SET taken_by = $1 WHERE id = ANY (ARRAY( SELECT questions.id FROM "shop".questions JOIN "shop".instances ON instances.number = questions.number WHERE questions.taken_by IS NULL AND questions.expires_at_ms > $2 AND instances.turn > 0 AND (instances.owner = $1 OR (instances.owner IS NULL AND instances.workflow IN (SELECT value FROM jsonb_array_elements_text(($3)::jsonb) AS json_each(value)))) LIMIT $4 FOR UPDATE OF questions SKIP LOCKED )) RETURNING id, number, name, input;
+UPDATE "shop".questions SET taken_by = $1 WHERE id = ANY (ARRAY( SELECT questions.id FROM "shop".questions JOIN "shop".instances ON instances.number = questions.number WHERE questions.taken_by IS NULL AND questions.expires_at_ms > $2 AND instances.turn > 0 AND (instances.owner = $1 OR (instances.owner IS NULL AND (instances.workflow, instances.version) IN ( SELECT keys.workflow, keys.version FROM (SELECT pair.value ->> 0 AS workflow, pair.value ->> 1 AS version FROM jsonb_array_elements($3::jsonb) AS pair(value) WHERE pair.value ->> 1 IS NOT NULL UNION SELECT name, version FROM "shop".flows WHERE name IN (SELECT pair.value ->> 0 FROM jsonb_array_elements($3::jsonb) AS pair(value) WHERE pair.value ->> 1 IS NULL)) AS keys ))) LIMIT $4 FOR UPDATE OF questions SKIP LOCKED )) RETURNING id, number, name, input;
 
 -- clear_timers
 DELETE FROM "shop".timers WHERE number = $1;
@@ -120,8 +123,17 @@ UPDATE "shop".instances SET turn = $1, stamp_ms = $2, losses = 0, state = CASE s
 -- continue_instance
 UPDATE "shop".instances SET execution = $1, turn = 0, fence = fence + 1, input = $2, owner = $3, claimable_at_ms = $4 WHERE number = $5 AND execution = $6;
 
+-- continued_instances
+SELECT number, workflow FROM ( SELECT number, workflow, execution FROM "shop".instances WHERE owner IS NOT NULL UNION ALL SELECT number, workflow, execution FROM "shop".instances WHERE owner IS NULL AND closed_at_ms IS NULL ) AS continued WHERE execution > 1 AND number > $1 AND EXISTS (SELECT 1 FROM "shop".history WHERE history.number = continued.number AND history.execution < continued.execution) ORDER BY number LIMIT $2;
+
+-- count_blocked_by
+SELECT value, count(*) FROM "shop".instances, jsonb_array_elements_text((blocked_by)::jsonb) AS json_each(value) WHERE state = 'BLOCKED' GROUP BY value ORDER BY 2 DESC, 1 LIMIT $1;
+
 -- count_children
 SELECT state, count(*) FROM "shop".instances WHERE parent = $1 GROUP BY state;
+
+-- count_closed
+SELECT count(*) FROM (SELECT 1 FROM "shop".instances WHERE closed_at_ms IS NOT NULL LIMIT $1) AS closed;
 
 -- count_earlier
 SELECT count(*) FROM "shop".instances WHERE id = $1 AND superseded_at_ms IS NOT NULL;
@@ -150,6 +162,9 @@ SELECT count(*) FROM (SELECT 1 FROM "shop".updates WHERE number = $1 AND answer 
 -- count_restored
 SELECT (SELECT count(*) FROM "shop".instances WHERE closed_at_ms IS NULL), ( SELECT count(*) FROM "shop".offers JOIN "shop".attempts ON attempts.number = offers.number AND attempts.execution = offers.execution AND attempts.activity = offers.activity AND attempts.dimension = offers.dimension AND attempts.attempt = offers.attempt WHERE offers.withdrawn_at_ms IS NULL AND attempts.closed_at_ms IS NULL );
 
+-- count_versions
+SELECT workflow, version, owner, count(*) AS instances FROM "shop".instances WHERE owner IS NOT NULL GROUP BY workflow, version, owner UNION ALL SELECT workflow, version, NULL, count(*) FROM "shop".instances WHERE owner IS NULL AND closed_at_ms IS NULL GROUP BY workflow, version ORDER BY 4 DESC LIMIT $1;
+
 -- current_offer
 SELECT exec_id, entry FROM "shop".offers WHERE number = $1 AND execution = $2 AND activity = $3 AND dimension = $4 AND attempt = $5 AND withdrawn_at_ms IS NULL ORDER BY entry DESC LIMIT 1 FOR NO KEY UPDATE;
 
@@ -158,6 +173,9 @@ WITH RECURSIVE owners (owner) AS ( (SELECT owner FROM "shop".instances WHERE own
 
 -- delete_asked_updates
 DELETE FROM "shop".updates WHERE number = $1 AND answer IS NULL AND state = 'asked';
+
+-- delete_attempts_before
+DELETE FROM "shop".attempts WHERE number = $1 AND execution < $2;
 
 -- delete_attribute
 DELETE FROM "shop".attributes WHERE number = $1 AND name = $2;
@@ -174,11 +192,17 @@ DELETE FROM "shop".closings WHERE number = $1 AND execution = $2;
 -- delete_dead_workers
 DELETE FROM "shop".workers WHERE key = ANY (ARRAY( SELECT key FROM "shop".workers WHERE state = 'INACTIVE' AND deadline_ms < $1 AND NOT EXISTS (SELECT 1 FROM "shop".instances WHERE owner = workers.key) AND NOT EXISTS (SELECT 1 FROM "shop".attempts WHERE owner = workers.key AND closed_at_ms IS NULL) LIMIT $2 FOR UPDATE SKIP LOCKED ));
 
+-- delete_events_before
+DELETE FROM "shop".activity_events WHERE activity_exec_id = ANY (ARRAY(SELECT exec_id FROM "shop".offers WHERE number = $1 AND execution < $2));
+
 -- delete_expired_queries
 DELETE FROM "shop".questions WHERE expires_at_ms <= $1;
 
 -- delete_expired_updates
 DELETE FROM "shop".updates WHERE expires_at_ms <= $1;
+
+-- delete_history_before
+DELETE FROM "shop".history WHERE number = $1 AND execution < $2;
 
 -- delete_inbox
 DELETE FROM "shop".inbox WHERE row = $1 AND number = $2;
@@ -186,8 +210,17 @@ DELETE FROM "shop".inbox WHERE row = $1 AND number = $2;
 -- delete_inbox_of_instance
 DELETE FROM "shop".inbox WHERE number = $1;
 
+-- delete_instances
+WITH of_activity_events AS ( DELETE FROM "shop".activity_events WHERE activity_exec_id = ANY (ARRAY(SELECT exec_id FROM "shop".offers WHERE number = ANY (ARRAY(SELECT value::bigint FROM jsonb_array_elements_text(($1)::jsonb) AS json_each(value))))) ), of_offers AS ( DELETE FROM "shop".offers WHERE number = ANY (ARRAY(SELECT value::bigint FROM jsonb_array_elements_text(($1)::jsonb) AS json_each(value))) ), of_history AS ( DELETE FROM "shop".history WHERE number = ANY (ARRAY(SELECT value::bigint FROM jsonb_array_elements_text(($1)::jsonb) AS json_each(value))) ), of_inbox AS ( DELETE FROM "shop".inbox WHERE number = ANY (ARRAY(SELECT value::bigint FROM jsonb_array_elements_text(($1)::jsonb) AS json_each(value))) ), of_received AS ( DELETE FROM "shop".received WHERE number = ANY (ARRAY(SELECT value::bigint FROM jsonb_array_elements_text(($1)::jsonb) AS json_each(value))) ), of_timers AS ( DELETE FROM "shop".timers WHERE number = ANY (ARRAY(SELECT value::bigint FROM jsonb_array_elements_text(($1)::jsonb) AS json_each(value))) ), of_attempts AS ( DELETE FROM "shop".attempts WHERE number = ANY (ARRAY(SELECT value::bigint FROM jsonb_array_elements_text(($1)::jsonb) AS json_each(value))) ), of_payloads AS ( DELETE FROM "shop".payloads WHERE number = ANY (ARRAY(SELECT value::bigint FROM jsonb_array_elements_text(($1)::jsonb) AS json_each(value))) ), of_kept AS ( DELETE FROM "shop".kept WHERE number = ANY (ARRAY(SELECT value::bigint FROM jsonb_array_elements_text(($1)::jsonb) AS json_each(value))) ), of_attributes AS ( DELETE FROM "shop".attributes WHERE number = ANY (ARRAY(SELECT value::bigint FROM jsonb_array_elements_text(($1)::jsonb) AS json_each(value))) ), of_updates AS ( DELETE FROM "shop".updates WHERE number = ANY (ARRAY(SELECT value::bigint FROM jsonb_array_elements_text(($1)::jsonb) AS json_each(value))) ), of_closings AS ( DELETE FROM "shop".closings WHERE number = ANY (ARRAY(SELECT value::bigint FROM jsonb_array_elements_text(($1)::jsonb) AS json_each(value))) ), of_questions AS ( DELETE FROM "shop".questions WHERE taken_by IS NULL AND number = ANY (ARRAY(SELECT value::bigint FROM jsonb_array_elements_text(($1)::jsonb) AS json_each(value))) ), of_requests AS ( DELETE FROM "shop".requests WHERE instance_number = ANY (ARRAY(SELECT value::bigint FROM jsonb_array_elements_text(($1)::jsonb) AS json_each(value))) ) DELETE FROM "shop".instances WHERE number = ANY (ARRAY(SELECT value::bigint FROM jsonb_array_elements_text(($1)::jsonb) AS json_each(value)));
+
+-- delete_offers_before
+DELETE FROM "shop".offers WHERE number = $1 AND execution < $2;
+
 -- delete_old_commits
 DELETE FROM "shop".commits WHERE ctid = ANY (ARRAY(SELECT ctid FROM "shop".commits WHERE at_ms < $1 ORDER BY at_ms LIMIT $2 FOR UPDATE SKIP LOCKED));
+
+-- delete_payload
+DELETE FROM "shop".payloads WHERE number = $1 AND reference = $2;
 
 -- delete_query
 DELETE FROM "shop".questions WHERE id = $1;
@@ -201,6 +234,9 @@ DELETE FROM "shop".requests WHERE ctid = ANY (ARRAY( SELECT ctid FROM "shop".req
 -- delete_state_value
 DELETE FROM "shop".kept WHERE number = $1 AND key = $2;
 
+-- delete_timers_before
+DELETE FROM "shop".timers WHERE number = $1 AND execution < $2;
+
 -- end_timer
 DELETE FROM "shop".timers WHERE number = $1 AND execution = $2 AND timer = $3;
 
@@ -209,6 +245,12 @@ UPDATE "shop".attempts SET ledger = ledger + $1, heartbeat_at_ms = $2, expires_a
 
 -- entered_responses
 SELECT 1 FROM "shop".attempts WHERE number = $1 AND execution = $2 AND activity = $3 AND dimension = $4 AND attempt = $5 AND owner = $6 AND state IN ('RUNNING', 'CANCELLED_RUNNING') AND ledger / 1000000 = $7;
+
+-- execution_starts
+SELECT execution, events FROM "shop".history WHERE number = $1 AND turn = 0 ORDER BY execution;
+
+-- exhausted_attempts
+SELECT {attempt_columns} FROM "shop".attempts WHERE number = $1 AND (state || '') = 'READY' AND failure IS NOT NULL ORDER BY execution, activity, dimension, attempt FOR NO KEY UPDATE;
 
 -- exit_pending
 UPDATE "shop".attempts SET ledger = ledger + $1 WHERE number = $2 AND execution = $3 AND activity = $4 AND dimension = $5 AND attempt = $6 AND ledger % 1000000000000 / 1000000 - ledger % 1000000 >= $1;
@@ -266,6 +308,12 @@ UPDATE "shop".attempts SET expires_at_ms = $1 WHERE number = $2 AND state = 'CAN
 
 -- heartbeat_attempt
 UPDATE "shop".attempts SET heartbeat_at_ms = $1, details = COALESCE($2, details), expires_at_ms = $3 WHERE number = $4 AND execution = $5 AND activity = $6 AND dimension = $7 AND attempt = $8 AND owner = $9 AND state IN ('RUNNING', 'CANCELLED_RUNNING') RETURNING state, cancel_requested_at_ms;
+
+-- hold_attempt
+UPDATE "shop".attempts SET failure = $1 WHERE number = $2 AND execution = $3 AND activity = $4 AND dimension = $5 AND attempt = $6 AND state = 'READY';
+
+-- hold_deadline
+UPDATE "shop".instances SET expires_at_ms = NULL WHERE number = $1 AND state = 'PAUSED';
 
 -- insert_attempt
 INSERT INTO "shop".attempts (number, execution, activity, attempt, name, queue, state, ledger, owner, input, options, available_at_ms, scheduled_at_ms, started_at_ms, expires_at_ms, failures, losses, details) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18);
@@ -339,6 +387,12 @@ SELECT found.* FROM jsonb_array_elements($1::jsonb) AS wanted(pair) CROSS JOIN L
 -- lock_attempt
 SELECT {attempt_columns} FROM "shop".attempts WHERE number = $1 AND execution = $2 AND activity = $3 AND dimension = $4 AND attempt = $5 FOR NO KEY UPDATE;
 
+-- lock_execution
+SELECT execution, closed_at_ms FROM "shop".instances WHERE number = $1 FOR NO KEY UPDATE;
+
+-- lock_families
+WITH RECURSIVE family(number) AS ( SELECT named.number FROM unnest($1::bigint[]) AS named(number) UNION ALL SELECT child.number FROM family CROSS JOIN LATERAL ( SELECT instances.number FROM "shop".instances WHERE instances.parent = family.number ORDER BY instances.number OFFSET 0 ) AS child ) SELECT locked.number, locked.superseded_at_ms FROM "shop".instances AS locked WHERE locked.number = ANY (ARRAY(SELECT number FROM family)) ORDER BY locked.number FOR NO KEY UPDATE;
+
 -- lock_instance
 SELECT {instance_columns} FROM "shop".instances WHERE number = $1 FOR NO KEY UPDATE;
 
@@ -394,7 +448,7 @@ SELECT {attempt_columns} FROM "shop".attempts WHERE number = $1 AND execution = 
 SELECT definition FROM "shop".flows WHERE name = $1 ORDER BY saved_at_ms DESC, hash LIMIT 1;
 
 -- next_claimable
-SELECT min(( SELECT claimable_at_ms FROM "shop".instances WHERE workflow = each.value AND claimable_at_ms > $2 ORDER BY claimable_at_ms LIMIT 1 )) FROM jsonb_array_elements_text(($1)::jsonb) AS each(value);
+SELECT min(( SELECT claimable_at_ms FROM "shop".instances WHERE workflow = keys.workflow AND version = keys.version AND claimable_at_ms > $2 ORDER BY claimable_at_ms LIMIT 1 )) FROM (SELECT pair.value ->> 0 AS workflow, pair.value ->> 1 AS version FROM jsonb_array_elements($1::jsonb) AS pair(value) WHERE pair.value ->> 1 IS NOT NULL UNION SELECT name, version FROM "shop".flows WHERE name IN (SELECT pair.value ->> 0 FROM jsonb_array_elements($1::jsonb) AS pair(value) WHERE pair.value ->> 1 IS NULL)) AS keys;
 
 -- next_expiry
 SELECT min(expires_at_ms) FROM "shop".attempts WHERE expires_at_ms > $1 UNION ALL SELECT min(expires_at_ms) FROM "shop".instances WHERE expires_at_ms > $1 AND closed_at_ms IS NULL;
@@ -403,7 +457,10 @@ SELECT min(expires_at_ms) FROM "shop".attempts WHERE expires_at_ms > $1 UNION AL
 SELECT nextval('"shop".instance_numbers') FROM generate_series(1, $1::int);
 
 -- next_ready
-SELECT available_at_ms FROM "shop".attempts WHERE state = 'READY' AND queue = $1 AND available_at_ms > $2 AND name = ANY (ARRAY(SELECT value FROM jsonb_array_elements_text(($3)::jsonb) AS json_each(value))) ORDER BY available_at_ms LIMIT 1;
+SELECT available_at_ms FROM "shop".attempts WHERE state = 'READY' AND queue = $1 AND available_at_ms > $2 AND available_at_ms < 1152921504606846976 AND name = ANY (ARRAY(SELECT value FROM jsonb_array_elements_text(($3)::jsonb) AS json_each(value))) ORDER BY available_at_ms LIMIT 1;
+
+-- numbers_of_families
+WITH RECURSIVE family(number) AS ( SELECT named.number FROM unnest($1::bigint[]) AS named(number) UNION ALL SELECT child.number FROM family CROSS JOIN LATERAL ( SELECT instances.number FROM "shop".instances WHERE instances.parent = family.number ORDER BY instances.number OFFSET 0 ) AS child ) SELECT number FROM family;
 
 -- numbers_of_ids
 SELECT number, parent FROM "shop".instances WHERE id = ANY ($1::text[]) AND superseded_at_ms IS NULL;
@@ -413,6 +470,9 @@ WITH RECURSIVE owned (number, place) AS ( SELECT 0::bigint, 0 UNION ALL SELECT (
 
 -- oldest_writer
 SELECT pg_snapshot_xmin(pg_current_snapshot())::text;
+
+-- open_attempts_before
+SELECT min(execution) FROM "shop".attempts WHERE number = $1 AND execution < $2 AND closed_at_ms IS NULL;
 
 -- open_children
 SELECT {instance_columns}, parent_close FROM "shop".instances WHERE parent = $1 AND parent_execution = $2 AND closed_at_ms IS NULL AND parent_close <> 'abandon' AND (state <> 'CANCEL_REQUESTED' OR ($3 = 'terminated' AND parent_close = 'terminate')) LIMIT $4 FOR NO KEY UPDATE;
@@ -425,6 +485,9 @@ SELECT number, execution FROM "shop".closings LIMIT $1;
 
 -- open_external_attempts
 SELECT offers.exec_id, attempts.number, attempts.execution, attempts.activity, attempts.attempt, attempts.dimension, attempts.name, attempts.queue, attempts.state, attempts.ledger, attempts.input, attempts.options, attempts.available_at_ms, attempts.scheduled_at_ms, attempts.started_at_ms, attempts.closed_at_ms, attempts.expires_at_ms, attempts.heartbeat_at_ms, attempts.owner, attempts.failures, attempts.losses, attempts.details, attempts.failure, attempts.cancel_requested_at_ms FROM "shop".offers JOIN "shop".attempts ON attempts.number = offers.number AND attempts.execution = offers.execution AND attempts.activity = offers.activity AND attempts.dimension = offers.dimension AND attempts.attempt = offers.attempt WHERE offers.number > $1 AND offers.number <= $2 AND offers.withdrawn_at_ms IS NULL AND attempts.closed_at_ms IS NULL ORDER BY attempts.number, attempts.execution, attempts.activity, attempts.dimension, attempts.attempt FOR NO KEY UPDATE;
+
+-- open_numbers
+SELECT number FROM ( SELECT number FROM "shop".instances WHERE owner IS NOT NULL UNION ALL SELECT number FROM "shop".instances WHERE owner IS NULL AND closed_at_ms IS NULL ) AS open WHERE number > $1 ORDER BY number LIMIT $2;
 
 -- open_offers
 SELECT offers.exec_id, offers.entry, offers.withdrawn_at_ms, attempts.number, attempts.execution, attempts.activity, attempts.attempt, attempts.dimension, attempts.name, attempts.queue, attempts.state, attempts.ledger, attempts.input, attempts.options, attempts.available_at_ms, attempts.scheduled_at_ms, attempts.started_at_ms, attempts.closed_at_ms, attempts.expires_at_ms, attempts.heartbeat_at_ms, attempts.owner, attempts.failures, attempts.losses, attempts.details, attempts.failure, attempts.cancel_requested_at_ms, (SELECT id FROM "shop".instances WHERE instances.number = attempts.number), (SELECT workflow FROM "shop".instances WHERE instances.number = attempts.number) FROM "shop".attempts JOIN "shop".offers ON offers.number = attempts.number AND offers.execution = attempts.execution AND offers.activity = attempts.activity AND offers.dimension = attempts.dimension AND offers.attempt = attempts.attempt AND offers.withdrawn_at_ms IS NULL WHERE attempts.state = 'READY' AND attempts.available_at_ms <= $1 AND (CAST($2 AS TEXT) IS NULL OR attempts.queue IN (SELECT value FROM jsonb_array_elements_text(($2)::jsonb) AS json_each(value))) AND (CAST($3 AS TEXT) IS NULL OR attempts.name IN (SELECT value FROM jsonb_array_elements_text(($3)::jsonb) AS json_each(value))) ORDER BY attempts.available_at_ms, offers.exec_id LIMIT $4;
@@ -450,6 +513,15 @@ SELECT parent.number, child.parent_execution, child.parent_step, parent.state, p
 -- parents_of
 SELECT parent FROM "shop".instances WHERE number = ANY ($1::bigint[]) AND parent IS NOT NULL;
 
+-- pause_instance
+UPDATE "shop".instances SET state = 'PAUSED', paused_from = state, paused_at_ms = $1, pause_reason = $2, fence = fence + 1, owner = NULL, claimable_at_ms = NULL WHERE number = $3 AND state IN ('REQUESTED', 'RUNNING');
+
+-- payload_references
+SELECT reference FROM "shop".payloads WHERE number = $1;
+
+-- payload_users
+SELECT input FROM "shop".instances WHERE number = $1 UNION ALL SELECT outcome FROM "shop".instances WHERE number = $1 UNION ALL SELECT events FROM "shop".history WHERE number = $1 UNION ALL SELECT event FROM "shop".inbox WHERE number = $1 UNION ALL SELECT input FROM "shop".attempts WHERE number = $1 UNION ALL SELECT details FROM "shop".attempts WHERE number = $1 UNION ALL SELECT failure FROM "shop".attempts WHERE number = $1 UNION ALL SELECT value FROM "shop".kept WHERE number = $1 UNION ALL SELECT answer FROM "shop".updates WHERE number = $1;
+
 -- peek_inbox
 SELECT {inbox_columns} FROM "shop".inbox WHERE number = $1 ORDER BY row LIMIT $2;
 
@@ -466,7 +538,7 @@ UPDATE "shop".attempts SET state = 'PREPARING', ledger = $1, owner = $2 WHERE nu
 UPDATE "shop".attempts SET state = 'QUEUED', ledger = $1, owner = $2, heartbeat_at_ms = $3, expires_at_ms = $4 WHERE number = $5 AND execution = $6 AND activity = $7 AND dimension = $8 AND attempt = $9 AND state = 'READY' AND ledger = $10;
 
 -- queues
-SELECT queue, CAST(sum(ready) AS BIGINT), CAST(sum(later) AS BIGINT), CAST(sum(running) AS BIGINT), min(oldest_at_ms) FROM ( SELECT queue, count(*) FILTER (WHERE available_at_ms <= $1) AS ready, count(*) FILTER (WHERE available_at_ms > $1) AS later, 0 AS running, min(available_at_ms) FILTER (WHERE available_at_ms <= $1) AS oldest_at_ms FROM "shop".attempts WHERE state = 'READY' GROUP BY queue UNION ALL SELECT queue, 0, 0, count(*), NULL FROM "shop".attempts WHERE owner IS NOT NULL AND closed_at_ms IS NULL GROUP BY queue UNION ALL SELECT queue, 0, 0, count(*), NULL FROM "shop".attempts WHERE expires_at_ms IS NOT NULL AND owner IS NULL AND state <> 'READY' AND closed_at_ms IS NULL GROUP BY queue ) AS counted GROUP BY queue;
+SELECT queue, CAST(sum(ready) AS BIGINT), CAST(sum(later) AS BIGINT), CAST(sum(running) AS BIGINT), min(oldest_at_ms) FROM ( SELECT queue, count(*) FILTER (WHERE available_at_ms <= $1) AS ready, count(*) FILTER (WHERE available_at_ms > $1) AS later, 0 AS running, min(available_at_ms) FILTER (WHERE available_at_ms <= $1) AS oldest_at_ms FROM "shop".attempts WHERE state = 'READY' AND available_at_ms < 1152921504606846976 GROUP BY queue UNION ALL SELECT queue, 0, 0, count(*), NULL FROM "shop".attempts WHERE owner IS NOT NULL AND closed_at_ms IS NULL GROUP BY queue UNION ALL SELECT queue, 0, 0, count(*), NULL FROM "shop".attempts WHERE expires_at_ms IS NOT NULL AND owner IS NULL AND state <> 'READY' AND closed_at_ms IS NULL GROUP BY queue ) AS counted GROUP BY queue;
 
 -- raise_fences
 UPDATE "shop".instances SET fence = fence + $1::bigint WHERE number = ANY (ARRAY( SELECT number FROM "shop".instances WHERE number > $2 AND closed_at_ms IS NULL ORDER BY number LIMIT $3 FOR NO KEY UPDATE )) RETURNING number;
@@ -485,6 +557,9 @@ SELECT how FROM "shop".closings WHERE number = $1 AND execution = $2 FOR UPDATE;
 
 -- read_deadline
 SELECT deadline_at_ms, grace_ms, expires_at_ms FROM "shop".instances WHERE number = $1 AND deadline_at_ms IS NOT NULL;
+
+-- read_families
+WITH RECURSIVE family(root, number) AS ( SELECT named.number, named.number FROM "shop".instances AS named WHERE named.number = ANY (ARRAY(SELECT value::bigint FROM jsonb_array_elements_text(($1)::jsonb) AS json_each(value))) UNION ALL SELECT family.root, child.number FROM family CROSS JOIN LATERAL ( SELECT instances.number FROM "shop".instances WHERE instances.parent = family.number ORDER BY instances.number OFFSET 0 ) AS child ) SELECT family.root, member.number, member.id, member.workflow, member.state, member.closed_at_ms, member.parent, (SELECT above.id FROM "shop".instances AS above WHERE above.number = member.parent), EXISTS ( SELECT 1 FROM "shop".attributes AS held WHERE held.number = member.number AND held.name = 'keep' AND held.position = 0 AND held.type = 'bool' AND (held.value || '') = $2 LIMIT 1 OFFSET 0 ) FROM family CROSS JOIN LATERAL (SELECT * FROM "shop".instances WHERE instances.number = family.number OFFSET 0) AS member ORDER BY member.number;
 
 -- read_flow
 SELECT definition FROM "shop".flows WHERE hash = $1;
@@ -568,10 +643,10 @@ SELECT {attempt_columns}, (SELECT id FROM "shop".instances WHERE instances.numbe
 SELECT sequence FROM "shop".activity_events WHERE activity_exec_id = $1 AND state = 'REFUSED' AND claim IS NOT DISTINCT FROM $2 AND sequence > $3 ORDER BY sequence;
 
 -- register_worker
-INSERT INTO "shop".workers (key, state, token, deadline_ms, lease_ms, host, queues, build, registered_at_ms, slots, workflows, activities, abandoned) VALUES ($1, 'ACTIVE', $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12);
+INSERT INTO "shop".workers (key, state, token, deadline_ms, lease_ms, host, queues, build, registered_at_ms, slots, workflows, activities, abandoned, versions) VALUES ($1, 'ACTIVE', $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13);
 
 -- release_attempt
-UPDATE "shop".attempts SET state = 'READY', owner = NULL, expires_at_ms = $1 WHERE number = $2 AND execution = $3 AND activity = $4 AND dimension = $5 AND attempt = $6 AND state IN ('QUEUED', 'PREPARING');
+UPDATE "shop".attempts SET state = 'READY', owner = NULL, available_at_ms = $1, expires_at_ms = $2 WHERE number = $3 AND execution = $4 AND activity = $5 AND dimension = $6 AND attempt = $7 AND state IN ('QUEUED', 'PREPARING');
 
 -- release_instance
 UPDATE "shop".instances SET owner = NULL, claimable_at_ms = CASE WHEN EXISTS ( SELECT 1 FROM "shop".inbox WHERE inbox.number = instances.number AND (inbox.name IS NULL OR (inbox.name = '') <> EXISTS (SELECT 1 FROM jsonb_array_elements_text((instances.waits)::jsonb) AS json_each(value) WHERE value = inbox.name)) ) THEN 0 ELSE (SELECT min(due_at_ms) FROM "shop".timers WHERE timers.number = instances.number AND timers.execution = instances.execution) END WHERE number = $1 AND fence = $2 AND owner = $3;
@@ -595,7 +670,13 @@ SELECT found.row, left(event_id, 1024), left(activity_exec_id, 1024), CASE WHEN 
 UPDATE "shop".attempts SET state = 'CANCELLED_RUNNING', cancel_requested_at_ms = $1, expires_at_ms = $2 WHERE number = $3 AND execution = $4 AND activity = $5 AND dimension = $6 AND attempt = $7 AND state = 'RUNNING' AND ledger / 1000000 = $8 / 1000000;
 
 -- request_cancel
-UPDATE "shop".instances SET state = $1 WHERE number = $2 AND state = $3;
+UPDATE "shop".instances SET state = $1, paused_at_ms = NULL, paused_from = NULL, pause_reason = NULL WHERE number = $2 AND state = $3;
+
+-- restore_attempts
+UPDATE "shop".attempts SET failure = NULL, scheduled_at_ms = scheduled_at_ms + $3 - $2, expires_at_ms = expires_at_ms - 1152921504606846976 + $3 - $2, available_at_ms = CASE WHEN available_at_ms - 1152921504606846976 <= $2 THEN available_at_ms - 1152921504606846976 + $3 - $2 WHEN available_at_ms - 1152921504606846976 <= $3 THEN $3 ELSE available_at_ms - 1152921504606846976 END WHERE number = $1 AND (state || '') = 'READY' AND available_at_ms >= 1152921504606846976;
+
+-- resume_instance
+UPDATE "shop".instances SET state = $1, paused_at_ms = NULL, paused_from = NULL, pause_reason = NULL, claimable_at_ms = $2, deadline_at_ms = deadline_at_ms + $3, expires_at_ms = deadline_at_ms + $3 WHERE number = $4 AND state = $5;
 
 -- retry_blocked
 UPDATE "shop".instances SET state = 'RUNNING', blocked = NULL, blocked_by = NULL, losses = 0, claimable_at_ms = 0 WHERE number = $1 AND state = 'BLOCKED';
@@ -636,6 +717,9 @@ UPDATE "shop".instances SET start_at_ms = $1 WHERE number = $2;
 -- set_state_value
 INSERT INTO "shop".kept (number, key, value) VALUES ($1, $2, $3) ON CONFLICT (number, key) DO UPDATE SET value = excluded.value;
 
+-- set_version
+UPDATE "shop".instances SET version = $1 WHERE number = $2;
+
 -- span_of_numbers
 SELECT COALESCE((SELECT max(number) FROM "shop".instances) - (SELECT min(number) FROM "shop".instances) + 1, 0);
 
@@ -654,6 +738,9 @@ INSERT INTO "shop".instances (number, id, workflow, version, state, execution, t
 -- start_timer
 INSERT INTO "shop".timers (number, execution, timer, due_at_ms) VALUES ($1, $2, $3, $4);
 
+-- store_size
+SELECT COALESCE(sum(pg_total_relation_size(tables.oid)), 0)::bigint FROM pg_class AS tables WHERE tables.relnamespace = $1::text::regnamespace AND tables.relkind = 'r';
+
 -- stranded_offers
 SELECT DISTINCT activity_events.activity_exec_id FROM "shop".activity_events JOIN "shop".offers ON offers.exec_id = activity_events.activity_exec_id JOIN "shop".attempts ON attempts.number = offers.number AND attempts.execution = offers.execution AND attempts.activity = offers.activity AND attempts.dimension = offers.dimension AND attempts.attempt = offers.attempt WHERE activity_events.state = 'WAITING' AND (offers.withdrawn_at_ms IS NOT NULL OR attempts.closed_at_ms IS NOT NULL) LIMIT $1;
 
@@ -664,7 +751,7 @@ UPDATE "shop".instances SET superseded_at_ms = $1 WHERE id = $2 AND superseded_a
 UPDATE "shop".instances SET superseded_at_ms = $1 WHERE number = $2 AND superseded_at_ms IS NULL;
 
 -- terminate_instance
-UPDATE "shop".instances SET state = $1, outcome = $2, turn = turn + 1, stamp_ms = CASE WHEN stamp_ms > $3 THEN stamp_ms ELSE $3 END, closed_at_ms = $3, owner = NULL, claimable_at_ms = NULL, blocked = NULL WHERE number = $4 AND state = $5;
+UPDATE "shop".instances SET state = $1, outcome = $2, turn = turn + 1, stamp_ms = CASE WHEN stamp_ms > $3 THEN stamp_ms ELSE $3 END, closed_at_ms = $3, owner = NULL, claimable_at_ms = NULL, blocked = NULL, paused_at_ms = NULL, paused_from = NULL, pause_reason = NULL WHERE number = $4 AND state = $5;
 
 -- update_offer
 UPDATE "shop".offers SET claim = $1, sequences = $2 WHERE exec_id = $3;
@@ -689,6 +776,12 @@ UPDATE "shop".instances SET watchers = CASE WHEN watchers IS NULL OR length(watc
 
 -- withdraw_offer
 UPDATE "shop".offers SET withdrawn_at_ms = $1 WHERE exec_id = $2;
+
+-- withheld_queues
+SELECT DISTINCT queue FROM "shop".attempts WHERE number = $1 AND (state || '') = 'READY' AND available_at_ms >= 1152921504606846976;
+
+-- withhold_attempts
+UPDATE "shop".attempts SET available_at_ms = available_at_ms + 1152921504606846976, expires_at_ms = expires_at_ms + 1152921504606846976 WHERE number = $1 AND (state || '') = 'READY' AND available_at_ms < 1152921504606846976;
 
 -- worker_loads
 SELECT owner, CAST(sum(attempts) AS BIGINT), CAST(sum(instances) AS BIGINT) FROM ( SELECT owner, count(*) AS attempts, 0 AS instances FROM "shop".attempts WHERE owner IS NOT NULL AND closed_at_ms IS NULL GROUP BY owner UNION ALL SELECT owner, 0, count(*) FROM "shop".instances WHERE owner IS NOT NULL GROUP BY owner ) AS counted GROUP BY owner;

@@ -39,6 +39,7 @@ def test_what_is_libpqs_is_left_to_it() -> None:
         "user": "app",
     }
     assert dict(parse("postgresql://?service=shop").parameters) == {"service": "shop"}
+    assert dict(parse("postgresql://h/d?client_encoding=utf-8").parameters)["client_encoding"] == "utf-8"
     assert dict(parse("postgresql://%2Fvar%2Frun/shop").parameters)["host"] == "/var/run"
     assert dict(parse("postgresql://[::1]:5433/shop").parameters)["host"] == "::1"
     assert dict(parse("postgresql://h/shop?ssl=true").parameters)["sslmode"] == "require"
@@ -52,6 +53,7 @@ def test_what_is_libpqs_is_left_to_it() -> None:
         ("postgresql://h/d?shema=x", "'shema' is no option of a PostgreSQL store: did you mean schema"),
         ("postgresql://h/d?notifiy=false", "did you mean notify"),
         ("postgresql://h/d?ssl_mode=require", "did you mean sslmode"),
+        ("postgresql://h/d?client_encoding=SJIS", "client_encoding='SJIS': Holdfast sends UTF8; leave it out"),
         ("postgresql://h/d?qqq=1", "Holdfast's own are schema, notify, poll_seconds"),
         ("postgresql://h/d?schema", "schema has no value"),
         ("postgresql://h/d?schema=a&schema=b", "schema is given twice"),

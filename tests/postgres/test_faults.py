@@ -170,6 +170,8 @@ def test_our_own_errors() -> None:
     assert classify_error(StoreError("too old")) is ErrorClass.BROKEN
     assert classify_error(NotPrimary("a standby")) is ErrorClass.CONNECTION_LOST
     assert classify_error(ConnectionResetError()) is ErrorClass.CONNECTION_LOST
+    assert classify_error(psycopg.DatabaseError("libpq lost the result")) is ErrorClass.CONNECTION_LOST
+    assert classify_error(psycopg.DataError("NUL")) is ErrorClass.MEMBER
     assert classify_error(TypeError("no int")) is ErrorClass.MEMBER
 
 

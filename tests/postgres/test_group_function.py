@@ -112,7 +112,7 @@ def test_a_text_that_cannot_be_sent_is_refused_before_it_is_sent() -> None:
     update = BatchedStatement(SQL.delete_state_value, (1, "a\0b"), one=False)
     for queued, ids in (([update], ["a"]), ([], ["a\0b"])):
         with pytest.raises(psycopg.DataError, match="NUL"):
-            call_of("s", runs_of("s", queued) or [], head=GroupHead(1, 0, 0, [], ids))
+            call_of("s", runs_of("s", queued), head=GroupHead(1, 0, 0, [], ids))
 
 
 # ------------------------------------------------------------ order
@@ -139,7 +139,6 @@ def change(name: str, number: int) -> BatchedStatement:
 @given(st.lists(st.tuples(st.sampled_from(sorted({*BATCHED} - WITHOUT_INSTANCE)), st.integers(1, 4)), max_size=40))
 def test_statements_of_one_instance_keep_their_order_whatever_it_is(asked: list[tuple[str, int]]) -> None:
     runs = runs_of("s", [change(name, number) for name, number in asked])
-    assert runs is not None
     run = [(BATCHED[one.kind - 1], row[-1]) for one in runs for row in one.rows]
     assert len(run) == len(asked)
     for number in range(1, 5):
@@ -149,13 +148,11 @@ def test_statements_of_one_instance_keep_their_order_whatever_it_is(asked: list[
 def test_a_group_of_turns_is_a_run_for_each_kind_of_statement() -> None:
     names = ["move_attempt", "commit_turn", "append_history", "insert_attempt"]
     runs = runs_of("s", [change(name, number) for number in range(50) for name in names])
-    assert runs is not None
     assert [(BATCHED[run.kind - 1], len(run.rows)) for run in runs] == [(name, 50) for name in names]
 
 
 def test_a_statement_that_has_no_set_is_a_run_for_each_row() -> None:
     runs = runs_of("s", [change("count_event", number) for number in range(3)])
-    assert runs is not None
     assert [len(run.rows) for run in runs] == [1, 1, 1]
     assert {*SETS} <= {*BATCHED}
 
@@ -306,6 +303,32 @@ def test_L13_a_statement_that_the_function_does_not_have_is_judged_before_the_co
         assert isinstance(await bench.one(turn(record, turn=record.turn + 5)), Rejected)
         assert isinstance(await bench.one(turn(record)), Applied)
         assert ways == [THREAD, CAREFUL, THREAD, CAREFUL]
+
+    clock = ManualClock()
+    on_a_store(postgres, case, clock=clock)
+
+
+def test_G11_a_group_that_is_too_long_for_one_call_is_written_statement_by_statement(
+    postgres: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PostgreSQL refuses messages and values above 1 GB, and a group has up to 500 members with payloads of 32 MiB."""
+    size = 200_000
+    monkeypatch.setattr(group_call, "MOST_CHARACTERS", 5 * size)
+
+    async def case(store: PostgresStore) -> None:
+        bench = Bench(store, clock)
+        bench.beat(ANNA)
+        records = [await bench.started(f"i{number}") for number in range(5)]
+        ways = ways_of_writing(monkeypatch, store)
+        for some in (records[:2], records[2:]):  # a byte is two hexadecimal digits
+            group = [turn(one, attempts=(new_attempt(1, owner=ANNA, input=large_of(one)),)) for one in some]
+            assert all(isinstance(outcome, Applied) for outcome in await bench.commit(*group))
+        assert ways == [ONE, THREAD, CAREFUL]
+        stored = {(number, bytes(data)) for number, data in ask(postgres, "SELECT number, data FROM {}.payloads")}
+        assert stored == {(one.number, large_of(one)) for one in records}
+
+    def large_of(record: InstanceRecord) -> bytes:
+        return b'"%0*d"' % (size, record.number)
 
     clock = ManualClock()
     on_a_store(postgres, case, clock=clock)

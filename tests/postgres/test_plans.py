@@ -23,6 +23,7 @@ from holdfast.storage.postgres.optimistic.group_function import (
 )
 from holdfast.storage.postgres.schema import script
 from holdfast.storage.postgres.transaction import statements_of
+from holdfast.storage.versions import claim_keys
 
 MANY = 20_000
 EMPTY, OUTDATED, ANALYSED = "empty", "outdated", "analysed"
@@ -36,8 +37,11 @@ OTHERS = {
     **dict.fromkeys(("list_instances", "queues", "worker_loads", "count_new_requests", "count_open_offers"), OF_PEOPLE),
     "count_instances": "up to a limit, for a filter without an index",
     **dict.fromkeys(("delete_closed_events", "delete_closed_offers", "delete_refused_events"), PRUNING),
-    **dict.fromkeys(("count_restored", "running_attempts"), OF_PEOPLE),
+    **dict.fromkeys(("count_restored", "open_numbers", "running_attempts"), OF_PEOPLE),
     "count_open": MEASURED,
+    **dict.fromkeys(("count_versions", "count_blocked_by"), OF_PEOPLE),
+    "count_closed": "up to a limit, once at the start of a worker",
+    "store_size": "the catalogue of the tables",
     "open_offers": OFFERED,
     "read_inbox_of_owner": ONLY_ANALYSED,
 }
@@ -76,7 +80,7 @@ FILL: tuple[LiteralString, ...] = (
     """INSERT INTO {0}.inbox (number, execution, stamp_ms, event)
     SELECT number, 1, 0, '{{}}' FROM {0}.instances WHERE closed_at_ms IS NULL AND number BETWEEN %s AND %s""",
     """INSERT INTO {0}.timers (number, execution, timer, due_at_ms)
-    SELECT number, 1, 0, 0 FROM {0}.instances WHERE closed_at_ms IS NULL AND number BETWEEN %s AND %s""",
+    SELECT number, 1, 0, 0 FROM {0}.instances WHERE number BETWEEN %s AND %s""",
     "INSERT INTO {0}.commits (id, part, at_ms) SELECT n, 0, n FROM generate_series(%s::int, %s::int) AS n",
     "INSERT INTO {0}.payloads (number, reference, data) SELECT n, 'r', 'x' FROM generate_series(%s::int, %s::int) AS n",
     "INSERT INTO {0}.kept (number, key, value) SELECT n, '', 'x' FROM generate_series(%s::int, %s::int) AS n",
@@ -202,6 +206,14 @@ def pages(connection: Connection, statement: str, *values: Any) -> int:
     return int(plan["Shared Hit Blocks"]) + int(plan["Shared Read Blocks"])
 
 
+KEYS = claim_keys(["flow", "other"], [("flow", ""), ("other", "")])
+BACKLOG = (
+    "UPDATE {}.instances SET state = 'RUNNING', claimable_at_ms = 0, owner = NULL",
+    "UPDATE {}.instances SET state = 'BLOCKED', claimable_at_ms = NULL, owner = NULL WHERE mod(number, 10) = 0",
+)
+LACKING = claim_keys(["flow", "other"], [("flow", "2"), ("other", "1")])
+
+
 @pytest.mark.slow
 def test_what_a_claim_touches_does_not_grow_with_the_store(postgres_server: str) -> None:
     """Neither with instances that are finished nor with those that wait."""
@@ -212,8 +224,34 @@ def test_what_a_claim_touches_does_not_grow_with_the_store(postgres_server: str)
             run(connection, mine, FILL[0], 1, count)
             connection.execute("VACUUM ANALYZE")
             claim = statements_of(mine.schema).claim_instances
-            touched.append(pages(connection, claim, "anna", 2**40, '["flow", "other"]', 1))
-    assert touched[1] - touched[0] <= 6, touched  # each index that a claim changes is a level deeper
+            touched.append(pages(connection, claim, "anna", 2**40, KEYS, 1))
+    assert touched[1] - touched[0] <= 8, touched  # each index that a claim changes or looks into is a level deeper
+
+
+@pytest.mark.parametrize("is_analysed", [False, True])
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("claim_instances", ("anna", 2**40, LACKING, 5)),
+        ("next_claimable", (LACKING, -1)),
+        ("claim_blocked", ("anna", LACKING, "b", 5, 3)),
+        ("blocked_elsewhere", (LACKING, "b")),
+    ],
+)
+def test_R8_a_backlog_of_a_version_that_a_worker_lacks_costs_it_nothing(
+    postgres_server: str, name: str, values: tuple[object, ...], is_analysed: bool
+) -> None:
+    """One look into the index for each key that the worker has, and none at the instances of other versions."""
+    touched: list[int] = []
+    for count in (1_000, MANY):
+        with place(postgres_server) as mine, mine.connect() as connection:
+            connection.execute(";".join(script(mine.schema)).encode())
+            run(connection, mine, FILL[0], 1, count)
+            run(connection, mine, "UPDATE {}.instances SET workflow = 'flow', version = '1'")
+            run(connection, mine, BACKLOG["blocked" in name])
+            connection.execute("VACUUM ANALYZE" if is_analysed else "VACUUM")
+            touched.append(pages(connection, getattr(statements_of(mine.schema), name), *values))
+    assert touched[1] - touched[0] <= 6, touched
 
 
 @pytest.mark.parametrize(

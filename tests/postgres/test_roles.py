@@ -98,6 +98,36 @@ def test_a_worker_needs_no_right_to_change_the_schema(roles: Roles, holdfast: Co
     assert holdfast("verify", "--store", roles.worker).code == 0
 
 
+def test_R16_a_role_that_may_only_read_checks_instances_against_code(
+    roles: Roles, holdfast: Command, tmp_path: Path
+) -> None:
+    code = """
+import holdfast as hf
+
+@hf.workflow
+async def waits() -> int:
+    number = await hf.event("number", int)
+    return number + hf.patched("late") + await hf.event("number", int)
+"""
+
+    async def fill() -> None:
+        async with hf.Engine(roles.worker, workflows=[doubles, waits], activities=[double]) as engine:
+            await engine.start(waits, id="open")
+            handle = await engine.start(waits, id="closed")
+            await handle.raise_event("number", 4)
+            await handle.raise_event("number", 5)
+            await handle.result(timeout=30)
+
+    asyncio.run(fill())
+    program = tmp_path / "checked.py"
+    program.write_text(code, encoding="utf-8")
+    done = holdfast("replay", str(program), "--store", roles.looker)
+    assert "1 open instance and 1 closed one checked: 0 open and 1 closed do not fit" in done.out
+    assert done.code == 1
+    assert "waits     late     0    0          1  yes" in holdfast("patches", str(program), "--store", roles.looker).out
+    assert holdfast("blocked", "--store", roles.looker).out == "No blocked instances.\n"
+
+
 def test_what_a_later_release_adds_can_be_used_by_the_same_roles(roles: Roles, postgres: Place) -> None:
     """By default privileges, and without asking anybody to make anything."""
     number = migrations()[-1].number + 1

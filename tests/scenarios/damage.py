@@ -31,6 +31,8 @@ DAMAGE = [
     (Rule.STARTED_ONCE, "done", "UPDATE instances SET workflow = 'other' WHERE number = ?1"),
     (Rule.STARTED_ONCE, "done", "UPDATE instances SET input = x'7b7d' WHERE number = ?1"),
     (Rule.STARTED_ONCE, "sleeping", "UPDATE instances SET state = 'REQUESTED' WHERE number = ?1"),
+    (Rule.VERSION_KEPT, "done", "UPDATE instances SET version = '2' WHERE number = ?1"),
+    (Rule.VERSION_KEPT, "sleeping", "UPDATE instances SET version = '-' WHERE number = ?1"),
     (Rule.ONE_CURRENT, "done", "UPDATE instances SET superseded_at_ms = 1 WHERE number = ?1"),
     (Rule.ONE_CURRENT, "again", "UPDATE instances SET superseded_at_ms = 1 WHERE number > ?1 AND id = 'again'"),
     (
@@ -104,6 +106,9 @@ DAMAGE = [
     (Rule.DEADLINE_KEPT, "sleeping", "UPDATE instances SET deadline_at_ms = NULL WHERE number = ?1"),
     (Rule.DEADLINE_KEPT, "sleeping", "UPDATE instances SET expires_at_ms = deadline_at_ms - 1 WHERE number = ?1"),
     (Rule.DEADLINE_KEPT, "sleeping", "UPDATE instances SET deadline_at_ms = created_at_ms WHERE number = ?1"),
+    (Rule.PAUSE_HOLDS, "sleeping", "UPDATE instances SET paused_at_ms = 1 WHERE number = ?1"),
+    (Rule.PAUSE_HOLDS, "sleeping", "UPDATE instances SET paused_from = 'RUNNING' WHERE number = ?1"),
+    (Rule.PAUSE_HOLDS, "hanging", "UPDATE instances SET state = 'PAUSED', owner = NULL WHERE number = ?1"),
     (Rule.DEADLINE_KEPT, "hanging", "UPDATE instances SET expires_at_ms = 1 WHERE number = ?1"),
     (
         Rule.DEADLINE_KEPT,

@@ -27,10 +27,10 @@ from holdfast.storage.sqlite.write_lock import lock_waits
 from holdfast.storage.wakeups import EVERYTHING, Wakeups
 
 THREADS = (Duty.LEASE, Duty.WATCHDOG, Duty.LISTENER, Duty.LOCK_WAITS)
-ELSEWHERE = (Duty.METRICS,)
+ELSEWHERE = (Duty.METRICS, Duty.TRACES)
 """Threads that no engine has; `tests/unit/cli/test_metrics_server.py` ends this one."""
 TASKS = tuple(duty for duty in Duty if duty not in THREADS + ELSEWHERE)
-ON_DEMAND = (Duty.NEW_KEY, Duty.EVENTS)
+ON_DEMAND = (Duty.NEW_KEY, Duty.EVENTS, Duty.CLAIMANTS)
 """Tasks that run when they are needed: in the course of the scenario, or because a test asks for it."""
 STEPS = 3
 

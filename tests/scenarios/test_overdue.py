@@ -47,8 +47,7 @@ def test_C1_a_worker_without_the_code_ends_what_nobody_begins(tmp_path: Path) ->
     together(scenario())
 
 
-@pytest.mark.parametrize("state", ["RUNNING", "PAUSED"])
-def test_C1_a_worker_without_the_code_asks_and_ends_it_after_the_grace(tmp_path: Path, state: str) -> None:
+def test_C1_a_worker_without_the_code_asks_and_ends_it_after_the_grace(tmp_path: Path) -> None:
     @hf.workflow(name="left", deadline=DAY, deadline_grace=0.1)
     async def left() -> None:
         await asyncio.sleep(DAY)
@@ -57,7 +56,7 @@ def test_C1_a_worker_without_the_code_asks_and_ends_it_after_the_grace(tmp_path:
         path = tmp_path / "shop.db"
         async with engine_of(path, left) as engine:
             await engine.start(left, id="it")
-        leave(path, state)
+        make_due(path)
         async with engine_of(path, undo) as other:
             handle = other.get("it")
             assert "did not end within the grace" in str(await failure_of(handle, 20))
@@ -66,25 +65,22 @@ def test_C1_a_worker_without_the_code_asks_and_ends_it_after_the_grace(tmp_path:
     together(scenario())
 
 
-def leave(path: Path, state: str) -> None:
-    """Put an instance that nobody owns into a state that no command leads to yet, with a deadline that has passed."""
-    make_due(path)
-    if state == "PAUSED":
-        rows(path, "UPDATE instances SET state = 'PAUSED', claimable_at_ms = NULL")
-
-
 def make_due(path: Path) -> None:
     """All deadlines have passed by now."""
     rows(path, "UPDATE instances SET deadline_at_ms = created_at_ms + 1, expires_at_ms = created_at_ms + 1")
 
 
-def test_A9_what_is_paused_is_asked_and_ends(tmp_path: Path) -> None:
+def test_A9_R25_what_is_paused_is_asked_at_its_resume_and_ends(tmp_path: Path) -> None:
     async def scenario() -> None:
         path = tmp_path / "shop.db"
         async with engine_of(path, *ALL) as engine:
-            await engine.start(sleeps, id="it", deadline=DAY)
-        leave(path, "PAUSED")
+            handle = await engine.start(sleeps, id="it", deadline=DAY)
+            await handle.pause()
+        make_due(path)
         async with engine_of(path, *ALL) as engine:
+            await until(lambda: rows(path, "SELECT 1 FROM instances WHERE expires_at_ms IS NULL"))
+            assert (await engine.get("it").describe()).state == "PAUSED"
+            await engine.get("it").resume()
             assert "grace" not in str(await failure_of(engine.get("it"), 20))
         assert audit(path) == []
 

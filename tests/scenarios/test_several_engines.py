@@ -221,7 +221,7 @@ def test_what_is_not_registered_here_waits_and_the_log_says_so_once(
             said = [record.getMessage() for record in caplog.records if "registered here" in record.getMessage()]
             assert [text.partition(":")[0] for text in said] == [
                 "no activity 'double' is registered here, though its queue 'default' is served",
-                "no workflow 'chekout' is registered here (known",
+                "no workflow 'chekout' is registered here; known",
             ]
             async with engine_of(path, double, not_ours, queues=["default", "elsewhere"]):
                 assert await waiting.result() == "done"

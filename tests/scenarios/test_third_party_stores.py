@@ -12,7 +12,7 @@ from tests.stores.memory_tables import MemoryTables
 import holdfast as hf
 from holdfast.compose import OPTIONAL, REQUIRED, capabilities_of, open_store, open_tables
 from holdfast.runtime.platform import Platform, SystemClockAndIds
-from holdfast.storage.contract import COUNTS, RAW_TABLES, RESTORE, SEARCH, Store
+from holdfast.storage.contract import CODE_CHECKS, COUNTS, PAUSE, RAW_TABLES, RESTORE, RETENTION, SEARCH, Store
 from holdfast.storage.wakeups import Wakeups
 
 now_ms = SystemClockAndIds().now_ms
@@ -130,11 +130,30 @@ def test_a_capability_that_a_store_does_not_declare_is_refused_by_name() -> None
             return "its tables"
 
     assert capabilities_of(only_store()) == frozenset()
-    assert capabilities_of(memory_store()) == {SEARCH, RESTORE, COUNTS}
+    assert capabilities_of(memory_store()) == {SEARCH, PAUSE, RESTORE, COUNTS, CODE_CHECKS, RETENTION}
     for store in (only_store(), open_store(only_store(), "full", Platform()), memory_store()):
         with pytest.raises(hf.errors.InvalidOption, match="cannot be verified: it does not declare 'raw_tables'"):
             open_tables(store)
     assert cast("object", open_tables(Verifiable(now_ms))) == "its tables"
+
+
+def test_R20_a_store_without_pauses_refuses_them_by_name() -> None:
+    async def scenario() -> None:
+        async with hf.Engine(only_store(), workflows=[once], activities=[double]) as engine:
+            handle = await engine.start(once, 21, id="it")
+            for call in (handle.pause, handle.resume):
+                with pytest.raises(hf.errors.InvalidOption, match="does not declare 'pause'"):
+                    await call()
+            assert await handle.result() == 42
+
+        @hf.activity(on_exhausted="pause")
+        async def holds() -> None: ...
+
+        with pytest.raises(hf.errors.UsageError, match="holds: on_exhausted"):
+            async with hf.Engine(only_store(), workflows=[once], activities=[double, holds]):
+                pass
+
+    together(scenario())
 
 
 def test_F2_a_store_without_attributes_lists_instances_and_refuses_the_rest_by_name() -> None:

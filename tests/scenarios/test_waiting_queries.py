@@ -14,7 +14,7 @@ from holdfast.runtime import queries as questions
 from holdfast.runtime.queries import LONGEST_SECONDS, POLL_SECONDS, Unanswered
 from holdfast.runtime.worker import WorkerRuntime
 from holdfast.storage.members.messages import AskQuery, QueryRow
-from holdfast.storage.records import InstanceNumber
+from holdfast.storage.records import InstanceNumber, InstanceRecord
 
 
 def test_a_query_that_waits_long_for_a_turn_is_answered_once_and_not_if_its_asker_has_gone(tmp_path: Path) -> None:
@@ -58,11 +58,13 @@ class Waiting:
         self.reason: Unanswered | None = Unanswered.NEEDS_TURN
         self.tries = 0
 
-    async def ask(self, number: InstanceNumber, name: str, data: bytes) -> Reply | Unanswered:
+    async def ask(
+        self, number: InstanceNumber, name: str, data: bytes, known: InstanceRecord | None = None
+    ) -> Reply | Unanswered:
         self.tries += name == "slow"
         if name == "slow" and self.reason is not None:
             return self.reason
-        return await self._ask(number, name, data)
+        return await self._ask(number, name, data, known)
 
 
 @hf.workflow

@@ -1,6 +1,7 @@
 """Seeded runs of two workers and a client: crashes before and after commits, duplicates, lost wake-ups."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,9 +10,10 @@ from tests.simulation.programs import Node, jobs_of, named
 from tests.simulation.sample import ACTIVITIES, add, jobs
 
 import holdfast as hf
-from holdfast.testing.simulation.simulation import CANCELLED, Job, SimulationReport, simulate
+from holdfast.testing.simulation.simulation import CANCELLED, Job, PauseInstance, SimulationReport, simulate
 
 SEEDS = 200
+PAUSING_SEEDS = 60
 BLOCKS = 10
 REPLACING_SEEDS = 50
 DRAINING_SEEDS = 100
@@ -56,6 +58,28 @@ def test_every_promise_holds_in_simulated_runs(block: int) -> None:
         assert not report.violations, f"seed {seed}: {report.violations}"
         crashes += report.crashes
     assert crashes, "a run in which a fault never happened is void"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", range(BLOCKS))
+def test_R20_every_promise_holds_when_instances_are_paused_and_resumed(block: int) -> None:
+    crashes = pauses = 0
+    for seed in range(block * PAUSING_SEEDS // BLOCKS, (block + 1) * PAUSING_SEEDS // BLOCKS):
+        pausing = [replace(job, actions=(*job.actions, PauseInstance())) for job in jobs(seed)]
+        report = simulate(
+            seed,
+            pausing,
+            ACTIVITIES,
+            crash_rate=0.03 if seed % 4 else 0.0,
+            max_crashes=seed % 7,
+            cache_size=(1_000, 2, 0)[seed % 3],
+            lost_replies=0.05 if seed % 2 else 0.0,
+        )
+        assert not report.violations, f"seed {seed}: {report.violations}"
+        crashes += report.crashes
+        pauses += report.pauses
+    assert crashes, "a run in which a fault never happened is void"
+    assert pauses, "a run in which a fault never happened is void"
 
 
 @pytest.mark.slow

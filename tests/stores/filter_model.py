@@ -40,7 +40,7 @@ class ModelInstance:
     number: int
     id: str
     workflow: str
-    version: str
+    version: str | None
     state: str
     created: int
     closed: int | None

@@ -12,8 +12,11 @@ import msgspec
 from tests.stores import memory_attempts as attempts
 from tests.stores import memory_endings as endings
 from tests.stores import memory_instances as instances
+from tests.stores import memory_pauses as pauses
 from tests.stores import memory_restoring as restoring
+from tests.stores import memory_retention as retention
 from tests.stores.filter_model import ModelInstance, matches
+from tests.stores.memory_instances import may_run
 from tests.stores.memory_tables import Commit, Instance, MemoryTables, Worker, as_record, instance_record
 
 from holdfast.core.attributes import StoredAttribute, read_value
@@ -29,11 +32,15 @@ from holdfast.core.leases import (
     judge_heartbeat,
 )
 from holdfast.core.lifecycle import AttemptState, InstanceState
+from holdfast.core.retention import FamilyMember
 from holdfast.errors import ClientClosed, StoreError
 from holdfast.storage.contract import (
+    CODE_CHECKS,
     COMMITS_KEPT_MS,
     COUNTS,
+    PAUSE,
     RESTORE,
+    RETENTION,
     SEARCH,
     TOMBSTONES_KEPT_MS,
     Notifier,
@@ -53,7 +60,9 @@ from holdfast.storage.members.instances import (
     ClaimInstances,
     CloseChildren,
     Expire,
+    Pause,
     Release,
+    Resume,
     RetryBlocked,
     SaveFlow,
     SetAttributes,
@@ -66,11 +75,14 @@ from holdfast.storage.members.member import Member
 from holdfast.storage.members.messages import AnswerQuery, AskQuery, ClaimQueries, DeleteQueries, Deliver
 from holdfast.storage.members.outcomes import Failed, Outcome, PendingQueries, Rejected
 from holdfast.storage.members.restoring import LiftNumbers, RestoreInstances
+from holdfast.storage.members.retention import DeleteExecutions, DeleteFamilies
 from holdfast.storage.members.turns import StreamValues, Turn
 from holdfast.storage.members.workers import MarkWorkerLost, Registration, ReleaseUnknown
 from holdfast.storage.records import (
+    LONGEST_BLOCKED,
     AttemptKey,
     AttemptRecord,
+    BlockedInstance,
     CommitId,
     DeadlineRecord,
     HistoryRow,
@@ -89,10 +101,12 @@ from holdfast.storage.records import (
     RestoreCounts,
     TimerRow,
     UpdateRow,
+    VersionCount,
     WorkerLoad,
     WorkerRow,
 )
 from holdfast.storage.search import FoundInstance, OrderField, Position, SearchQuery
+from holdfast.storage.versions import CodeVersion
 from holdfast.storage.wakeups import EVERYTHING, Heard, Notify, Wakeups, ignore_wakeups
 
 SET_ASIDE: Final = f'"{EventSetAside.__struct_config__.tag}"'.encode()
@@ -109,6 +123,8 @@ APPLY_BY_TYPE: Final[dict[type[Member], Callable[[MemoryTables, Any], Outcome]]]
     RunPrepared: attempts.apply_run_prepared,
     Release: instances.apply_release,
     RetryBlocked: instances.apply_retry_blocked,
+    Pause: pauses.apply_pause,
+    Resume: pauses.apply_resume,
     Block: instances.apply_block,
     SetAttributes: instances.apply_set_attributes,
     HeartbeatAttempt: attempts.apply_heartbeat_attempt,
@@ -123,6 +139,8 @@ APPLY_BY_TYPE: Final[dict[type[Member], Callable[[MemoryTables, Any], Outcome]]]
     Watch: instances.apply_watch,
     LiftNumbers: restoring.apply_lift_numbers,
     RestoreInstances: restoring.apply_restore_instances,
+    DeleteFamilies: retention.apply_delete_families,
+    DeleteExecutions: retention.apply_delete_executions,
     AskQuery: instances.apply_ask_query,
     ClaimQueries: instances.apply_claim_queries,
     AnswerQuery: instances.apply_answer_query,
@@ -133,7 +151,7 @@ APPLY_BY_TYPE: Final[dict[type[Member], Callable[[MemoryTables, Any], Outcome]]]
 class MemoryStore(StoreDefaults):
     """Implements `Store` and `SearchStore`. What is about files it leaves to `StoreDefaults`."""
 
-    capabilities = frozenset({SEARCH, RESTORE, COUNTS})
+    capabilities = frozenset({SEARCH, PAUSE, RESTORE, COUNTS, CODE_CHECKS, RETENTION})
 
     def __init__(self, clock: Callable[[], int], tables: MemoryTables | None = None) -> None:
         self._clock = clock
@@ -207,6 +225,22 @@ class MemoryStore(StoreDefaults):
             tables.keep_changes()
         return False
 
+    async def read_families(self, roots: Sequence[InstanceNumber]) -> list[FamilyMember]:
+        return retention.families(self.tables, roots)
+
+    async def continued_instances(self, *, after: InstanceNumber, limit: int) -> list[tuple[InstanceNumber, str]]:
+        return retention.continued(self.tables, after, limit)
+
+    async def has_closed(self, count: int) -> bool:
+        return sum(not row.is_open for row in self.tables.instances.values()) >= count
+
+    async def size_bytes(self) -> int:
+        return 0
+
+    async def give_back(self, limit_bytes: int) -> int:
+        del limit_bytes
+        return 0
+
     def heartbeat(self, beat: Heartbeat, registration: Registration) -> HeartbeatReply:
         tables = self.tables
         with tables.lock:
@@ -238,6 +272,7 @@ class MemoryStore(StoreDefaults):
                 slots=registration.slots,
                 workflows=registration.workflows,
                 activities=registration.activities,
+                versions=registration.versions,
             )
         renewed = msgspec.structs.replace(
             known,
@@ -497,7 +532,7 @@ class MemoryStore(StoreDefaults):
 
     async def queues(self) -> list[QueueRow]:
         now_ms, rows = self.now_ms(), self.tables.attempts.values()
-        ready = [row for row in rows if row.state is AttemptState.READY]
+        ready = [row for row in rows if row.state is AttemptState.READY and not row.is_withheld]
         running = [row.queue for row in rows if row.owner is not None and row.closed_at_ms is None]
         found: list[QueueRow] = []
         for queue in sorted({*(row.queue for row in ready), *running}):
@@ -526,24 +561,32 @@ class MemoryStore(StoreDefaults):
         return [number for _, number in late[:limit]]
 
     async def next_due(
-        self, *, workflows: Sequence[str], queues: Sequence[str], names: Sequence[str], after_ms: int = -1
+        self,
+        *,
+        workflows: Sequence[str],
+        queues: Sequence[str],
+        names: Sequence[str],
+        versions: Sequence[CodeVersion] = (),
+        after_ms: int = -1,
     ) -> NextDue:
         def earliest(times: Iterable[int | None]) -> int | None:
             return min((at_ms for at_ms in times if at_ms is not None and at_ms > after_ms), default=None)
 
         attempts = self.tables.attempts.values()
-        ready = (row for row in attempts if row.state is AttemptState.READY)
+        ready = (row for row in attempts if row.state is AttemptState.READY and not row.is_withheld)
         deadlines = [at_ms for at_ms, _ in _open_deadlines(self.tables)]
         instances = self.tables.instances.values()
         return NextDue(
             expiry_ms=earliest([*deadlines, *(row.expires_at_ms for row in attempts)]),
-            instance_ms=earliest(row.claimable_at_ms for row in instances if row.workflow in workflows),
+            instance_ms=earliest(
+                row.claimable_at_ms for row in instances if may_run(self.tables, workflows, versions, row)
+            ),
             attempt_ms=earliest(row.available_at_ms for row in ready if row.queue in queues and row.name in names),
         )
 
-    async def has_blocked(self, workflows: Sequence[str], build: str) -> bool:
+    async def has_blocked(self, workflows: Sequence[str], build: str, versions: Sequence[CodeVersion] = ()) -> bool:
         rows = (row for row in self.tables.instances.values() if row.state is InstanceState.BLOCKED)
-        return any(row.workflow in workflows and build not in row.blocked_by for row in rows)
+        return any(build not in row.blocked_by and may_run(self.tables, workflows, versions, row) for row in rows)
 
     async def open_closings(self, limit: int) -> list[tuple[InstanceNumber, int]]:
         return list(self.tables.closings)[:limit]
@@ -552,6 +595,39 @@ class MemoryStore(StoreDefaults):
         counted = Counter((row.workflow, row.state) for row in self.tables.instances.values() if row.is_open)
         ordered = sorted(counted.items(), key=lambda item: (-item[1], item[0]))
         return [OpenCount(workflow=name, state=state, instances=count) for (name, state), count in ordered[:limit]]
+
+    async def open_numbers(self, *, after: int, limit: int) -> list[InstanceNumber]:
+        return sorted(row.number for row in self.tables.instances.values() if row.is_open and row.number > after)[
+            :limit
+        ]
+
+    async def blocked_instances(self, *, after: int, limit: int) -> list[BlockedInstance]:
+        rows = (row for row in self.tables.instances.values() if row.state is InstanceState.BLOCKED)
+        found = sorted((row for row in rows if row.number > after), key=lambda row: row.number)
+        return [
+            BlockedInstance(
+                number=row.number,
+                id=row.id,
+                workflow=row.workflow,
+                version=row.version,
+                reason=(row.blocked or "")[:LONGEST_BLOCKED],
+                builds=tuple(sorted(row.blocked_by)),
+                created_at_ms=row.created_at_ms,
+            )
+            for row in found[:limit]
+        ]
+
+    async def count_versions(self, limit: int) -> list[VersionCount]:
+        rows = (row for row in self.tables.instances.values() if row.is_open)
+        counted = Counter((row.workflow, row.version, row.owner) for row in rows)
+        return [
+            VersionCount(workflow=workflow, version=version, owner=owner, instances=count)
+            for (workflow, version, owner), count in counted.most_common(limit)
+        ]
+
+    async def count_blocked_by(self, limit: int) -> dict[str, int]:
+        rows = (row for row in self.tables.instances.values() if row.state is InstanceState.BLOCKED)
+        return dict(Counter(build for row in rows for build in row.blocked_by).most_common(limit))
 
     async def running_attempts(self, *, after: AttemptKey | None, limit: int) -> list[AttemptRecord]:
         running = (AttemptState.RUNNING, AttemptState.CANCELLED_RUNNING)
@@ -612,7 +688,7 @@ def _timers(tables: MemoryTables, number: InstanceNumber, execution: int) -> lis
 
 def _open_deadlines(tables: MemoryTables) -> Iterable[tuple[int, Instance]]:
     for row in tables.instances.values():
-        if row.deadline is not None and row.is_open:
+        if row.deadline is not None and row.deadline.expires_at_ms is not None and row.is_open:
             yield row.deadline.expires_at_ms, row
 
 

@@ -11,6 +11,7 @@ import msgspec
 from tests.stores.memory_tables import MemoryTables
 
 from holdfast.storage.sqlite.connection import create, migrate, open_writer
+from holdfast.storage.versions import stored_version
 
 
 def select(tables: MemoryTables, statement: str, *bindings: Any) -> list[tuple[Any, ...]]:
@@ -66,6 +67,7 @@ def _columns_of(tables: MemoryTables) -> dict[str, Iterable[dict[str, Any]]]:
         "instances": (
             {
                 **_fields(row),
+                "version": stored_version(row.version),
                 "waits": msgspec.json.encode(sorted(row.waits)).decode(),
                 "mail": row.events_waiting,
                 "event_policy": row.mailbox.policy,

@@ -11,11 +11,26 @@ from holdfast.core.checks import require
 from holdfast.core.history import ActivityCompleted, ActivityFailed, ActivityYielded, encode_event
 from holdfast.core.leases import LOSS_EVENT, WorkerState
 from holdfast.core.ledger import LEG2_CLOSURE, RESPONSE_ENTRY, UNTOUCHED, Leg1Verdict, conclude_leg1, enter_leg1
-from holdfast.core.lifecycle import ATTEMPT_FINAL, INSTANCE_FINAL, AttemptEvent, AttemptState, next_state
+from holdfast.core.lifecycle import (
+    ATTEMPT_FINAL,
+    INSTANCE_FINAL,
+    AttemptEvent,
+    AttemptState,
+    InstanceEvent,
+    InstanceState,
+    next_state,
+)
+from holdfast.core.pauses import available_after_ms, original_ms, withheld_ms
 from holdfast.core.streams import enter_pending, pass_pending
-from holdfast.payloads.failures import Failure
+from holdfast.payloads.failures import RecordedFailure
 from holdfast.payloads.limits import INLINE_LIMIT_BYTES
-from holdfast.storage.attempt_endings import end_by_cancel, end_by_failure, end_by_loss
+from holdfast.storage.attempt_endings import (
+    end_by_cancel,
+    end_by_failure,
+    end_by_loss,
+    end_exhausted,
+    let_through,
+)
 from holdfast.storage.large_payloads import large_payload, marked, offload, reference_of
 from holdfast.storage.members.attempts import (
     CancelActivity,
@@ -30,8 +45,17 @@ from holdfast.storage.members.member import CANCEL_AWAITED, CANCEL_REQUESTED
 from holdfast.storage.members.outcomes import Applied, CancelledActivity, ClaimedAttempts, Outcome, Rejected
 from holdfast.storage.members.turns import AppliedValues, StreamValues
 from holdfast.storage.members.workers import MarkWorkerLost, ReleaseUnknown
-from holdfast.storage.records import AttemptKey, AttemptRecord, Fence, InstanceNumber, LargePayload, NewAttempt
+from holdfast.storage.records import (
+    AttemptKey,
+    AttemptRecord,
+    Fence,
+    InstanceNumber,
+    InstanceRecord,
+    LargePayload,
+    NewAttempt,
+)
 
+MAY_HOLD = (InstanceState.RUNNING, InstanceState.PAUSED)
 STALE = "the attempt is closed, or owned by another worker"
 CANCELLABLE = (
     AttemptState.REQUESTED,
@@ -197,13 +221,77 @@ def apply_open_next_attempt(tables: MemoryTables, retry: OpenNextAttempt) -> Out
     """One attempt ends and the next opens (G13). One that was asked to stop is not tried again."""
     if end_as_cancelled(tables, retry.ended, by_owner=retry.by_owner):
         return Applied()
+    key = retry.ended.key
+    instance = tables.instances.get(key.number)
+    state = None if instance is None else instance.state
+    if retry.exhausted is not None and _is_wanted(tables, key) and state not in MAY_HOLD:
+        return apply_completion(tables, let_through(retry, now_ms=tables.now_ms))
     found = _move_or_stop(tables, retry.ended, by_owner=retry.by_owner)
     if found is None:
         return Rejected(reason=STALE)
-    key = retry.ended.key
-    if found is retry.ended.from_state and _is_wanted(tables, key):
-        insert_attempt(tables, key.number, key.execution, retry.next)
+    if found is not retry.ended.from_state or not _is_wanted(tables, key):
+        return Applied()
+    insert_attempt(tables, key.number, key.execution, retry.next)
+    opened = msgspec.structs.replace(key, attempt=retry.next.attempt)
+    if retry.exhausted is not None:
+        tables.attempts.change(opened, failure=retry.ended.failure)
+        if state is not InstanceState.PAUSED:
+            pause_instance(tables, key.number, retry.exhausted)
+    if state is InstanceState.PAUSED:
+        withhold_attempts(tables, key.number)
     return Applied()
+
+
+# ---------------------------------------------------------------- pauses
+
+
+def pause_instance(tables: MemoryTables, number: InstanceNumber, reason: str) -> None:
+    """R20: the fence and the owner change, and no attempt that is READY is claimed."""
+    row = tables.instances[number]
+    tables.instances.change(
+        number,
+        state=next_state(row.state, InstanceEvent.PAUSE),
+        paused_from=row.state.value,
+        paused_at_ms=tables.now_ms,
+        pause_reason=reason,
+        fence=Fence(row.fence + 1),
+        owner=None,
+        claimable_at_ms=None,
+    )
+    withhold_attempts(tables, number)
+
+
+def withhold_attempts(tables: MemoryTables, number: InstanceNumber) -> None:
+    """R21: READY attempts are withheld, and their deadlines do not pass."""
+    for row in tables.attempts_of(number):
+        if row.state is AttemptState.READY and not row.is_withheld:
+            expires_at_ms = None if row.expires_at_ms is None else withheld_ms(row.expires_at_ms)
+            available_at_ms = withheld_ms(row.available_at_ms)
+            tables.attempts.change(row.key, available_at_ms=available_at_ms, expires_at_ms=expires_at_ms)
+
+
+def restore_attempts(tables: MemoryTables, paused: InstanceRecord) -> tuple[str, ...]:
+    """R22: what was withheld is available again, and its deadlines have moved by the length of the pause."""
+    now_ms = tables.now_ms
+    since_ms = now_ms if paused.paused_at_ms is None else paused.paused_at_ms
+    withheld = [row for row in tables.attempts_of(paused.number) if row.is_withheld]
+    for row in withheld:
+        expires_at_ms = None if row.expires_at_ms is None else original_ms(row.expires_at_ms) + now_ms - since_ms
+        tables.attempts.change(
+            row.key,
+            available_at_ms=available_after_ms(original_ms(row.available_at_ms), paused_at_ms=since_ms, now_ms=now_ms),
+            scheduled_at_ms=row.scheduled_at_ms + now_ms - since_ms,
+            expires_at_ms=expires_at_ms,
+            failure=None,
+        )
+    return tuple(sorted({row.queue for row in withheld}))
+
+
+def answer_exhausted(tables: MemoryTables, number: InstanceNumber) -> None:
+    """R27: the activities whose retries are used up fail."""
+    for row in tables.attempts_of(number):
+        if row.is_exhausted:
+            apply_completion(tables, end_exhausted(row, now_ms=tables.now_ms))
 
 
 def apply_heartbeat_attempt(tables: MemoryTables, beat: HeartbeatAttempt) -> Outcome:
@@ -317,16 +405,26 @@ def with_instance(tables: MemoryTables, row: AttemptRecord) -> AttemptRecord:
 
 def _fail_exhausted(tables: MemoryTables, row: AttemptRecord, claims: int) -> None:
     """L8: too many claims were lost before the body began. READY -> QUEUED -> FAILED in one commit."""
-    failure = Failure(
+    failure = RecordedFailure(
         type="holdfast.errors.ClaimsExhausted",
         message=f"{row.name} was claimed {claims} times and each claimer was lost before it began",
         retryable=False,
     )
     queued = msgspec.structs.replace(row, state=next_state(row.state, AttemptEvent.QUEUE))
-    ended = end_by_failure(queued, failure, (), event=AttemptEvent.FAIL, now_ms=tables.now_ms, random_number=0.0)
-    require(isinstance(ended, Completion), "a failure that must not be retried was retried")
+    ended = end_by_failure(
+        queued,
+        failure,
+        (),
+        event=AttemptEvent.FAIL,
+        now_ms=tables.now_ms,
+        random_number=0.0,
+        is_exhausted=True,
+    )
     if isinstance(ended, Completion):
         apply_completion(tables, msgspec.structs.replace(ended, from_state=row.state))
+    else:
+        moved = msgspec.structs.replace(ended.ended, from_state=row.state)
+        apply_open_next_attempt(tables, msgspec.structs.replace(ended, ended=moved))
 
 
 # ---------------------------------------------------------------- the digits of attempts
@@ -508,5 +606,7 @@ def _reassign(tables: MemoryTables, attempt: AttemptRecord, *, is_clean: bool) -
             scheduled_at_ms=attempt.scheduled_at_ms, available_at_ms=tables.now_ms
         )
         tables.attempts.change(attempt.key, state=AttemptState.READY, owner=None, expires_at_ms=expires)
+        if tables.instances[attempt.key.number].state is InstanceState.PAUSED:
+            withhold_attempts(tables, attempt.key.number)
     else:
         apply_completion(tables, end_by_cancel(attempt, event, now_ms=tables.now_ms))

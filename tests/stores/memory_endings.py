@@ -4,8 +4,10 @@ from collections import deque
 
 import msgspec
 from tests.stores.memory_attempts import (
+    answer_exhausted,
     cancel_attempts,
     exit_all_responses,
+    restore_attempts,
     write_payloads,
 )
 from tests.stores.memory_tables import (
@@ -39,7 +41,7 @@ from holdfast.core.history import (
     encode_event,
     encode_events,
 )
-from holdfast.core.lifecycle import INSTANCE_FINAL, InstanceEvent, next_state
+from holdfast.core.lifecycle import INSTANCE_FINAL, InstanceEvent, InstanceState, next_state
 from holdfast.core.updates import UpdateState
 from holdfast.storage.instance_endings import (
     MOST_CHILDREN_PER_COMMIT,
@@ -80,11 +82,14 @@ def put_message(
     found: Instance,
     event: EventReceived | CancelRequested | UpdateAccepted | AttributesChanged,
     name: str | None,
+    *,
+    applies_at_ms: int | None = None,
 ) -> None:
     payloads: list[LargePayload] = []
     stored = offload(event, payloads)
     write_payloads(tables, found.number, payloads)
-    stored = msgspec.structs.replace(stored, time_ms=stamp_ms(stored.time_ms, tables.now_ms))
+    time_ms = stamp_ms(stored.time_ms, tables.now_ms) if applies_at_ms is None else applies_at_ms
+    stored = msgspec.structs.replace(stored, time_ms=time_ms)
     tables.put_in_inbox(found.number, found.execution, encode_event(stored), name)
 
 
@@ -118,7 +123,7 @@ def end_from_outside(tables: MemoryTables, found: Instance, ended: ExternalEnd) 
     begun = [event for event in unread if isinstance(event, Started)][:1]
     tables.instances.change(
         number,
-        state=state_after(found.state, ended),
+        state=state_after(found, ended),
         outcome=outcome_of(ended),
         error=error_of(ended),
         turn=found.turn + 1,
@@ -127,6 +132,9 @@ def end_from_outside(tables: MemoryTables, found: Instance, ended: ExternalEnd) 
         owner=None,
         claimable_at_ms=None,
         blocked=None,
+        paused_at_ms=None,
+        paused_from=None,
+        pause_reason=None,
     )
     row = HistoryRow(turn=found.turn, events=encode_events([*begun, ended]))
     tables.history.insert((number, found.execution, found.turn), row)
@@ -152,7 +160,7 @@ def apply_terminate(tables: MemoryTables, member: Terminate) -> Outcome:
 
 def cancel(tables: MemoryTables, found: Instance, event: CancelRequested) -> CancelResult:
     """A9: the code is asked to end. Where none has run, or none can, the instance ends at once."""
-    result = decide_cancel(found.state)
+    result = decide_cancel(found)
     if result.ends_at_once:
         end_from_outside(tables, found, end_by_cancel(found, event.reason, now_ms=tables.now_ms))
     elif result.verdict is EventVerdict.DELIVER:
@@ -160,9 +168,20 @@ def cancel(tables: MemoryTables, found: Instance, event: CancelRequested) -> Can
     return result
 
 
-def request_cancel(tables: MemoryTables, found: Instance, event: CancelRequested) -> None:
-    tables.instances.change(found.number, state=next_state(found.state, InstanceEvent.REQUEST_CANCEL))
-    put_message(tables, found, event, name=None)
+def request_cancel(
+    tables: MemoryTables, found: Instance, event: CancelRequested, *, applies_at_ms: int | None = None
+) -> None:
+    tables.instances.change(
+        found.number,
+        state=next_state(found.state, InstanceEvent.REQUEST_CANCEL),
+        paused_at_ms=None,
+        paused_from=None,
+        pause_reason=None,
+    )
+    put_message(tables, found, event, name=None, applies_at_ms=applies_at_ms)
+    if found.state is InstanceState.PAUSED:
+        answer_exhausted(tables, found.number)
+        restore_attempts(tables, found)
     tables.wake(found.number)
 
 
@@ -263,18 +282,29 @@ def apply_expire(tables: MemoryTables, member: Expire) -> Outcome:
     """Ask the code to end, or end the instance without it."""
     found = tables.instances.get(member.number)
     deadline = None if found is None else found.deadline
-    if found is None or deadline is None or deadline.expires_at_ms > tables.now_ms:
+    if found is None or deadline is None or deadline.expires_at_ms is None or deadline.expires_at_ms > tables.now_ms:
         return Rejected(reason=f"the deadline of instance {member.number} has not come")
-    verdict = deadlines.at_deadline(found.state, grace_ms=deadline.grace_ms, is_grace_over=deadline.is_in_grace)
-    ended: Ended = ()
+    verdict, ended = enforce(tables, found, deadline)
     if verdict is DeadlineVerdict.NOTHING:
         return Rejected(reason=f"instance {member.number} has ended")
-    if verdict is DeadlineVerdict.END:
+    return Expired(instance=instance_record(found), verdict=verdict, ended=ended)
+
+
+def enforce(
+    tables: MemoryTables, found: Instance, deadline: DeadlineRecord, *, applies_at_ms: int | None = None
+) -> tuple[DeadlineVerdict, Ended]:
+    """Act on a deadline that has passed. That of a PAUSED instance is held until its resume (R25)."""
+    verdict = deadlines.at_deadline(found.state, grace_ms=deadline.grace_ms, is_grace_over=deadline.is_in_grace)
+    ended: Ended = ()
+    if verdict is DeadlineVerdict.HOLD:
+        held = msgspec.structs.replace(deadline, expires_at_ms=None)
+        tables.instances.change(found.number, deadline=held)
+    elif verdict is DeadlineVerdict.END:
         end_from_outside(tables, found, end_by_deadline(found, deadline, now_ms=tables.now_ms))
         ended = close_children(tables, found.number, found.execution)[0]
-    else:
+    elif verdict is not DeadlineVerdict.NOTHING:
         if verdict is DeadlineVerdict.ASK:
-            request_cancel(tables, found, cancel_at_deadline(found, deadline))
+            request_cancel(tables, found, cancel_at_deadline(found, deadline), applies_at_ms=applies_at_ms)
         grace = msgspec.structs.replace(deadline, expires_at_ms=tables.now_ms + deadline.grace_ms)
         tables.instances.change(found.number, deadline=grace)
-    return Expired(instance=instance_record(found), verdict=verdict, ended=ended)
+    return verdict, ended

@@ -2,6 +2,7 @@
 
 import hashlib
 import logging
+from collections.abc import Sequence
 
 import msgspec
 from tests.stores.memory_attempts import (
@@ -100,6 +101,7 @@ from holdfast.storage.members.outcomes import (
 )
 from holdfast.storage.members.turns import NewChild, NextExecution, Turn, TurnEffects
 from holdfast.storage.records import Fence, HistoryRow, InstanceNumber, Parent
+from holdfast.storage.versions import CodeVersion
 
 logger = logging.getLogger("holdfast")
 
@@ -233,6 +235,8 @@ def _write_effects(tables: MemoryTables, turn: Turn, effects: TurnEffects, numbe
     execution = turn.execution
     for applied in effects.applied_values:
         exit_values(tables, applied)
+    if effects.version is not None:
+        tables.instances.change(number, version=effects.version)
     write_payloads(tables, number, list(effects.payloads))
     for row in effects.consumed:
         is_mine = row in tables.inbox and tables.inbox[row].row.number == number
@@ -342,6 +346,7 @@ def _start_next_execution(
         input=stored_input(tables, number, following.input),
         owner=None if release else turn.owner,
         claimable_at_ms=0 if release else None,
+        version=None if following.is_on_newest else row.version,
     )
     tables.put_in_inbox(number, turn.execution + 1, following.started)
 
@@ -448,6 +453,18 @@ def apply_claim_instances(tables: MemoryTables, claim: ClaimInstances) -> Outcom
     return ClaimedInstances(instances=[instance_record(row) for row in claimed])
 
 
+def may_run(tables: MemoryTables, workflows: Sequence[str], versions: Sequence[CodeVersion], row: Instance) -> bool:
+    """R8: whether a worker with this code may run an instance."""
+    if row.workflow not in workflows:
+        return False
+    if row.version is None or (row.workflow, row.version) in versions:
+        return True
+    if any(name == row.workflow for name, _ in versions):
+        return False
+    saved = [flow.version for flow in tables.flows.values() if flow.name == row.workflow]
+    return row.version in ("", *saved)
+
+
 def _candidates(tables: MemoryTables, claim: ClaimInstances) -> list[Instance]:
     """Oldest first. Of instances that owners were lost with, a worker has one at a time, which comes first (G12)."""
     free = [
@@ -456,7 +473,7 @@ def _candidates(tables: MemoryTables, claim: ClaimInstances) -> list[Instance]:
         if row.owner is None
         and row.claimable_at_ms is not None
         and row.claimable_at_ms <= tables.now_ms
-        and row.workflow in claim.workflows
+        and may_run(tables, claim.workflows, claim.versions, row)
     ]
     has_suspect = any(row.losses >= SUSPECT_AFTER for row in tables.owned_instances(claim.owner))
     suspects = [] if has_suspect else [row for row in free if row.losses >= SUSPECT_AFTER][:1]
@@ -469,7 +486,7 @@ def _blocked_candidates(tables: MemoryTables, claim: ClaimInstances) -> list[Ins
         row
         for row in tables.instances.values()
         if row.state is InstanceState.BLOCKED
-        and row.workflow in claim.workflows
+        and may_run(tables, claim.workflows, claim.versions, row)
         and (claim.build not in row.blocked_by if claim.build else row.losses < MAX_LOST_OWNERS)
     ]
 
@@ -625,7 +642,7 @@ def apply_claim_queries(tables: MemoryTables, claim: ClaimQueries) -> Outcome:
             continue
         if instance is None or instance.turn == 0 or instance.owner not in (None, claim.owner):
             continue
-        if instance.owner == claim.owner or instance.workflow in claim.workflows:
+        if instance.owner == claim.owner or may_run(tables, claim.workflows, claim.versions, instance):
             taken.append(tables.queries.change(waiting.query.id, taken_by=claim.owner).query)
     return ClaimedQueries(queries=taken)
 

@@ -90,9 +90,9 @@ async def read_inbox(worker: WorkerRuntime) -> None:
     await worker.inbox.read()
 
 
-async def try_blocked(worker: WorkerRuntime) -> None:
-    """Claim the instances that other builds blocked."""
-    await worker.claimer.try_blocked(worker.registry.build)
+async def try_blocked(worker: WorkerRuntime, build: str | None = None) -> None:
+    """Claim the instances that other builds blocked. `build`: the name of the worker's build, if it has one."""
+    await worker.claimer.try_blocked(build or worker.registry.build)
 
 
 async def maintain(worker: WorkerRuntime) -> None:

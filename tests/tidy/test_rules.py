@@ -3,7 +3,9 @@
 import pytest
 from tools.citations import citations, engine_tests, in_text, rules
 
-COUNTS = {"L": 15, "K": 11, "G": 17, "A": 12, "C": 15, "W": 11, "F": 10, "R": 3, "M": 3}
+COUNTS = {"L": 15, "K": 11, "G": 17, "A": 12, "C": 15, "W": 11, "F": 10, "R": 39, "M": 6}
+ELSEWHERE = {f"R{number}" for number in range(10, 14)}
+"""Numbers that are reserved."""
 
 WAITING: dict[str, str] = {}
 """Rules without a test of the engine, with the work that they wait for. The deltas of W3 wait for remote workers; its
@@ -12,7 +14,7 @@ other parts have tests."""
 
 def test_the_page_has_every_rule_once_and_in_order() -> None:
     expected = [f"{letter}{number}" for letter, count in COUNTS.items() for number in range(1, count + 1)]
-    assert list(rules()) == expected
+    assert list(rules()) == [rule for rule in expected if rule not in ELSEWHERE]
 
 
 def test_every_citation_names_a_rule() -> None:

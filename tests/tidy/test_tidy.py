@@ -78,11 +78,16 @@ def test_tests_start_programs_with_helpers_that_end_them() -> None:
     assert found == []
 
 
+GENERATED_STATEMENTS = "tests/postgres/statements.sql"
+"""Every statement of a store, to be read as a diff."""
+
+
 def test_files_stay_small() -> None:
     too_long = {
         shown(path): lines
         for path in tracked(".py", ".sql", ".js", ".css", ".html")
-        if (lines := len(path.read_text(encoding="utf-8").splitlines())) > MAX_FILE_LINES
+        if shown(path) != GENERATED_STATEMENTS
+        and (lines := len(path.read_text(encoding="utf-8").splitlines())) > MAX_FILE_LINES
     }
     assert not too_long, f"cut these along an idea: {too_long}"
 

@@ -27,11 +27,12 @@ from holdfast.runtime.committer import MAY_CLOSE_OTHERS
 from holdfast.storage.members.attempts import CancelActivity
 from holdfast.storage.members.base import CommitMember
 from holdfast.storage.members.contract_rows import InsertReport, InsertRequest
-from holdfast.storage.members.instances import RetryBlocked, SetAttributes, Start, Terminate, Watch
+from holdfast.storage.members.instances import Pause, Resume, RetryBlocked, SetAttributes, Start, Terminate, Watch
 from holdfast.storage.members.member import Member
 from holdfast.storage.members.messages import AskQuery, Deliver
 from holdfast.storage.members.outcomes import Outcome
 from holdfast.storage.members.restoring import LiftNumbers, RestoreInstances
+from holdfast.storage.members.retention import DeleteExecutions, DeleteFamilies
 from holdfast.storage.relational.apply.dispatch import APPLY_BY_TYPE
 
 EVENTS = set(get_args(ev.HistoryEvent))
@@ -68,8 +69,9 @@ TABLES: dict[str, tuple[Collection[Any], set[Any], set[Any]]] = {
         set(),
     ),
     "a client commits these members without a lease": (
-        {Start, Terminate, Deliver, AskQuery, CancelActivity, RetryBlocked, SetAttributes, InsertRequest, InsertReport}
-        | {Watch, LiftNumbers, RestoreInstances},
+        {Start, Terminate, Deliver, AskQuery, CancelActivity, RetryBlocked, SetAttributes}
+        | {Pause, Resume, InsertRequest, InsertReport, Watch, LiftNumbers, RestoreInstances}
+        | {DeleteFamilies, DeleteExecutions},
         {member for member in MEMBERS if member.needs_lease is not CommitMember.needs_lease},
         set(),
     ),
@@ -90,7 +92,11 @@ TABLES: dict[str, tuple[Collection[Any], set[Any], set[Any]]] = {
         EVENTS,
         # A release is an update; `NodeReleased` has its effect. No side effects are recorded. Nodes read no attributes.
         # Ends change no node.
-        {ev.SideEffectRecorded, ev.EventSetAside, ev.AttributesChanged} | OF_CODE | UPDATES | CODE_ENDS | EXTERNAL_ENDS,
+        {ev.SideEffectRecorded, ev.PatchApplied, ev.EventSetAside, ev.AttributesChanged}
+        | OF_CODE
+        | UPDATES
+        | CODE_ENDS
+        | EXTERNAL_ENDS,
     ),
     "verify reads every event, flows and updates in modules of their own": (
         _READERS,
@@ -99,7 +105,7 @@ TABLES: dict[str, tuple[Collection[Any], set[Any], set[Any]]] = {
         FLOW_COMMANDS
         | UPDATES
         | OF_CODE
-        | {ev.ChildCancelRequested, ev.EventRaised, ev.SideEffectRecorded, ev.AttributesChanged},
+        | {ev.ChildCancelRequested, ev.EventRaised, ev.SideEffectRecorded, ev.AttributesChanged, ev.PatchApplied},
     ),
     "every event with a payload names its field": (
         {each for each in EVENTS if each.payload_field},
@@ -147,8 +153,9 @@ def _named(types: Collection[Any]) -> list[str]:
 
 MEMBER_DEFAULTS: Mapping[str, str] = {
     "_is_likely": "AnswerQuery AskQuery Block CancelActivity ClaimAttempts ClaimInstances ClaimQueries CloseChildren "
-    "DeleteQueries Expire HandleReports InsertReport InsertRequest LiftNumbers MarkWorkerLost QueueAttempts "
-    "ReleaseUnknown RestoreInstances RetryBlocked SaveFlow SetAttributes SetDeadline StreamValues Terminate",
+    "DeleteExecutions DeleteFamilies DeleteQueries Expire HandleReports InsertReport InsertRequest LiftNumbers "
+    "MarkWorkerLost Pause QueueAttempts ReleaseUnknown RestoreInstances Resume RetryBlocked SaveFlow SetAttributes "
+    "SetDeadline StreamValues Terminate",
 }
 """Functions that match on a member of a commit, with the members that take the default branch."""
 

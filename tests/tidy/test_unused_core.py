@@ -13,6 +13,8 @@ CORE = SOURCE / "holdfast" / "core"
 WITHOUT_CALLER = {
     "core.leases.bind": "the deltas of W3, for remote workers",
     "core.leases.unbind": "the deltas of W3, for remote workers",
+    "core.pauses.available_after_ms": "for stores without SQL; `restore_attempts.sql` has the same",
+    "core.pauses.original_ms": "as `available_after_ms`",
 }
 """Names that no code calls yet, with the reason to keep them."""
 

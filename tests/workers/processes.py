@@ -87,6 +87,13 @@ class Process:
         _, logged = self._process.communicate(timeout=seconds)
         return self._process.wait(), logged
 
+    def stopped(self, seconds: float = LONGEST_SECONDS) -> str:
+        """End it by SIGTERM: what it printed after its headline."""
+        self.send_signal(signal.SIGTERM)
+        printed, _ = self._process.communicate(timeout=seconds)
+        assert self._process.wait() == 0
+        return printed or ""
+
     @property
     def is_running(self) -> bool:
         return self._process.poll() is None

@@ -51,7 +51,8 @@ def test_a_worker_prints_what_it_serves_in_one_line_and_others_see_it(store: str
         known = Registry([app])
         served = f"{len(known.workflows)} workflows, {len(known.activities)} activities"
         place = display_name(store_path(store))
-        assert said == f"worker {key} serves parcels, mail in {place}: {served}, 7 at once, lease 5 s"
+        options = f"7 at once, lease 5 s, build {known.build}"
+        assert said == f"worker {key} serves parcels, mail in {place}: {served}, {options}"
         (fields,) = json.loads(command("workers", "--json", "--store", store))
         assert (fields["key"], fields["slots"], fields["lease"], fields["pid"]) == (key, 7, 5.0, process.pid)
         assert fields["host"] == os.uname().nodename

@@ -6,11 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from tests.scenarios.support import together, until
-from tests.support.inside import worker_of
+from tests.support.inside import key_of, worker_of
 from tests.workers.support import instance, sound
 
 import holdfast as hf
+from holdfast.runtime import worker
+from holdfast.runtime.claimants import Claimants
 from holdfast.runtime.duties import claimer
 from holdfast.runtime.session import StoreSession
 from holdfast.storage.records import NextDue
@@ -198,6 +201,85 @@ def test_C15_work_wakes_workers_that_have_its_code(store: str, received: Receive
                 assert await client.run("quadruple", 3, id="a") == 12
             assert any("quadruple" in wakeup.workflows for wakeup in received.of(fitting))
             assert looks() == before, "a worker without the code does not poll"
+
+    together(scenario())
+
+
+def test_C15_instances_are_claimed_by_the_worker_that_the_wake_up_names(
+    store: str, received: Received, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two workers take turns: a claim of one does not meet a claim of the other."""
+    monkeypatch.setattr(worker, "AFTER_OTHERS_SECONDS", 60.0)
+    monkeypatch.setattr(claimer, "POLL_SECONDS", 60.0)
+    claims: dict[str, list[bool]] = defaultdict(list)
+    claim = claimer.Claimer._claim_instances
+
+    async def count(self: claimer.Claimer, **options: Any) -> bool:
+        found = await claim(self, **options)
+        claims[self._context.lease.key].append(found)
+        return found
+
+    monkeypatch.setattr(claimer.Claimer, "_claim_instances", count)
+
+    async def scenario() -> None:
+        async with (
+            await connect(store) as client,
+            hf.Engine(store, workflows=[quadruple], activities=[double]) as one,
+            hf.Engine(store, workflows=[quadruple], activities=[double]) as two,
+        ):
+            await received.settle(one, two)
+            assert await client.run("quadruple", 3, id="warm-up") == 12
+            await until(lambda: client._session._claimants._by_workflow)
+            await asyncio.sleep(0.1)  # the worker that lost the warm-up has polled
+            claims.clear()
+            async with asyncio.timeout(30):
+                for number in range(10):
+                    assert await client.run("quadruple", number, id=f"run-{number}") == 4 * number
+            keys = {key_of(worker_of(each)) for each in (one, two)}
+            assert {key: sum(found) for key, found in claims.items()} == dict.fromkeys(keys, 5)
+            assert all(all(found) for found in claims.values()), "no claim found nothing"
+
+    together(scenario())
+    sound(store)
+
+
+def test_C15_another_worker_claims_what_the_named_one_does_not(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if the worker that is named were busy, or had died a moment ago."""
+    monkeypatch.setattr(claimer, "POLL_SECONDS", 60.0)
+    named = Claimants.named
+
+    def name_another(self: Claimants, wakeup: Wakeup) -> Wakeup:
+        return replace(named(self, wakeup), claimants=frozenset({"another"}))
+
+    async def scenario() -> None:
+        async with await connect(store) as client, hf.Engine(store, workflows=[quadruple], activities=[double]):
+            await asyncio.sleep(0.2)
+            monkeypatch.setattr(Claimants, "named", name_another)
+            async with asyncio.timeout(FAST_SECONDS):
+                assert await client.run("quadruple", 3, id="a") == 12
+
+    together(scenario())
+
+
+def test_C15_a_wake_up_that_names_another_worker_still_wakes_for_its_queues(
+    store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "AFTER_OTHERS_SECONDS", 60.0)
+
+    async def scenario() -> None:
+        async with hf.Engine(store, workflows=[quadruple], activities=[double]) as engine:
+            await asyncio.sleep(0.2)
+            looks = polls(engine)
+            mine = worker_of(engine)
+            apart = Wakeup(workflows=frozenset({"quadruple"}), claimants=frozenset({"another"}))
+            mine.woken(apart)
+            assert looks() == 0
+            mine.woken(replace(apart, queues=frozenset({"default"})))
+            assert looks() == 1
+            mine.woken(replace(apart, claimants=frozenset({"another", key_of(mine)})))
+            assert looks() == 2
+            mine.woken(replace(apart, everything=True))
+            assert looks() == 3
 
     together(scenario())
 

@@ -10,6 +10,7 @@ from tools.mutations.audits import AUDITS
 from tools.mutations.bodies import BODIES
 from tools.mutations.calls import CALLS
 from tools.mutations.children import CHILDREN
+from tools.mutations.code_checks import CODE_CHECKS
 from tools.mutations.connections import CONNECTIONS
 from tools.mutations.contract import CONTRACT
 from tools.mutations.deadlines import DEADLINES
@@ -22,14 +23,18 @@ from tools.mutations.metrics import METRICS
 from tools.mutations.mutant import Mutant
 from tools.mutations.open_contract import OPEN_CONTRACT
 from tools.mutations.optimistic import MANY_AT_ONCE
+from tools.mutations.pauses import PAUSING
 from tools.mutations.queries import ASKING
 from tools.mutations.requests_from_outside import FROM_OUTSIDE
 from tools.mutations.restoring import RESTORING
+from tools.mutations.retention import RETENTION
 from tools.mutations.running import CLIENT, REPLAY, RUNTIME
 from tools.mutations.search import FOUND
 from tools.mutations.shell import SHELL
 from tools.mutations.storage import STATEMENTS, STORE
 from tools.mutations.streams import KEPT_AND_STREAMED
+from tools.mutations.tracing import TRACING
+from tools.mutations.versions import VERSIONS
 from tools.mutations.wakeups import WAKEUPS
 from tools.mutations.workers import WORKERS
 
@@ -58,10 +63,15 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     + MANY_AT_ONCE
     + AUDITS
     + CONTRACT
+    + CODE_CHECKS
     + FROM_OUTSIDE
+    + PAUSING
     + OPEN_CONTRACT
     + SHELL
     + FOUND
     + RESTORING
+    + RETENTION
     + METRICS
+    + VERSIONS
+    + TRACING
 )

@@ -45,6 +45,14 @@ CONNECTIONS: Final[tuple[Mutant, ...]] = (
         f"{CONNECTING}::test_a_transaction_whose_client_vanished_after_a_round_trip_is_ended",
     ),
     in_python(
+        "an error that libpq makes without the server is one member's fault",
+        "L13",
+        "storage/postgres/connection",
+        "if type(error) is psycopg.DatabaseError:",
+        "if False:",
+        f"{FAULTS}::test_our_own_errors",
+    ),
+    in_python(
         "a deadlock is one member's fault",
         "C1",
         "storage/postgres/connection",

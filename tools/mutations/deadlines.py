@@ -19,8 +19,8 @@ DEADLINES: Final = (
         "the grace never begins",
         "A9",
         "storage/relational/apply/deadlines",
-        "cancel_at_deadline(found, deadline))\n            _begin_grace(transaction, found, deadline)",
-        "cancel_at_deadline(found, deadline))",
+        "at_ms=applies_at_ms)\n            _begin_grace(transaction, found, deadline)",
+        "at_ms=applies_at_ms)",
     ),
     in_python(
         "the grace counts from the deadline",

@@ -111,7 +111,7 @@ MESSAGES: Final = (
         "a request to end is told to nobody",
         "A9",
         "storage/relational/apply/instance_endings",
-        "    put_in_inbox(transaction, found.number, found.execution, event)\n",
+        "    put_in_inbox(transaction, found.number, found.execution, event, at_ms=at_ms)\n",
         "",
     ),
     in_python(

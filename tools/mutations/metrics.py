@@ -14,7 +14,7 @@ METRICS: Final = (
         "M1",
         "runtime/metrics",
         "            if outcome is APPLIED and type(member) is Turn:\n                continue",
-        "            if type(member) is Turn:\n                self.turn_committed('', member, 0.0)",
+        "            if type(member) is Turn:\n                self.turn_committed(member, member, 0.0)",
         COUNTED,
     ),
     in_python(
@@ -61,7 +61,7 @@ METRICS: Final = (
         "a turn is not counted",
         "M1",
         "runtime/turns/turn_taker",
-        "            observer.turn_committed(live.workflow, turn, built.took_seconds)",
+        "            observer.turn_committed(live, turn, built.took_seconds)",
         "            pass",
         SCRAPED,
     ),

@@ -115,6 +115,14 @@ MANY_AT_ONCE: Final = (
         f"{GROUP}::test_statements_of_one_instance_keep_their_order_whatever_it_is",
     ),
     in_python(
+        "a group of any size is one message",
+        "G11",
+        "storage/postgres/optimistic/group_call",
+        "            if length > MOST_CHARACTERS:",
+        "            if False:",
+        f"{GROUP}::test_G11_a_group_that_is_too_long_for_one_call_is_written_statement_by_statement",
+    ),
+    in_python(
         "a text with NUL is sent",
         "G3",
         "storage/postgres/optimistic/group_call",

@@ -101,8 +101,8 @@ FROM_OUTSIDE: Final = (
         "a later start runs its first turn at once",
         "G15",
         "client/embedded_worker",
-        "in worker.registry.workflows and start.start_at_ms is None:",
-        "in worker.registry.workflows:",
+        "is not None and start.start_at_ms is None:",
+        "is not None:",
         LATER,
     ),
     in_python(

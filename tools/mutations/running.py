@@ -83,8 +83,8 @@ RUNTIME: Final = (
         "an execution takes over the limit of another worker",
         "G12",
         "replay/run",
-        "context.output.events[-1] = limited",
-        "pass",
+        "replace(started, payload_limit=limit, version=self.version)",
+        "replace(started, version=self.version)",
         PAYLOAD_LIMIT,
     ),
     in_python(
@@ -269,8 +269,8 @@ RUNTIME: Final = (
         "commits are sent after the lease",
         "W7",
         "runtime/committer",
-        "if self._elapsed_ms() >= self._gate.fenced_at_ms:",
-        "if self._elapsed_ms() < 0:",
+        "if self._began_ms >= self._gate.fenced_at_ms:",
+        "if self._began_ms < 0:",
         LEASES,
     ),
     in_python(

@@ -11,7 +11,11 @@ STATEMENTS: Final = (
     in_sql("a claim does not raise the fence", "G1", "claim_instances", "fence = fence + 1", "fence = fence + 0"),
     in_sql("a claim of a blocked one does not raise the fence", "G1", "claim_blocked", "fence + 1", "fence + 0"),
     in_sql(
-        "a claim takes workflows it does not know", "G12", "claim_instances", "WHERE workflow = each.value", "WHERE 1"
+        "a claim takes workflows it does not know",
+        "G12",
+        "claim_instances",
+        "WHERE workflow = keys.workflow AND",
+        "WHERE",
     ),
     in_sql(
         "a claim takes what is not due", "G2", "claim_instances", "claimable_at_ms <= ?2", "claimable_at_ms <= ?2 + 1"
@@ -157,7 +161,7 @@ STORE: Final = (
         "a failure opens no next attempt",
         "G13",
         "storage/relational/apply/attempts",
-        "insert_attempt(transaction, key.number, key.execution, retry.next)",
+        "insert_attempt(transaction, key.number, key.execution, withheld(retry.next) if is_withheld else retry.next)",
         "insert_attempt",
     ),
     in_python(

@@ -9,6 +9,8 @@ SOCKETS: Final = "tests/unit/storage/sqlite/test_notifier.py"
 LISTENING: Final = "tests/postgres/test_listening.py"
 APART: Final = "tests/workers/test_apart.py"
 COMMITTER: Final = "tests/unit/runtime/test_committer.py"
+CLAIMANTS: Final = "tests/unit/runtime/test_claimants.py"
+POLL_SIGNAL: Final = "tests/unit/runtime/test_signals.py"
 PROCESSES: Final = "tests/workers/test_wakeups.py"
 
 WAKEUPS: Final[tuple[Mutant, ...]] = (
@@ -186,9 +188,58 @@ WAKEUPS: Final[tuple[Mutant, ...]] = (
         "a worker polls for workflows that it does not have",
         "C15",
         "runtime/worker",
-        "if wakeup.everything or not names.isdisjoint(wakeup.workflows):",
-        "if True:",
+        "may_claim = not names.isdisjoint(wakeup.workflows)",
+        "may_claim = True",
         f"{PROCESSES}::test_C15_work_wakes_workers_that_have_its_code",
+    ),
+    in_python(
+        "every worker polls at once for instances that one of them is to claim",
+        "C15",
+        "runtime/worker",
+        "is_named = not wakeup.claimants or key in wakeup.claimants",
+        "is_named = True",
+        f"{PROCESSES}::test_C15_instances_are_claimed_by_the_worker_that_the_wake_up_names",
+    ),
+    in_python(
+        "instances wait for a poll if the worker that is to claim them does not",
+        "C15",
+        "runtime/worker",
+        "            self._work.set_later(AFTER_OTHERS_SECONDS)",
+        "            pass",
+        f"{PROCESSES}::test_C15_another_worker_claims_what_the_named_one_does_not",
+    ),
+    in_python(
+        "a worker with an ended lease is named in wake-ups",
+        "C15",
+        "runtime/claimants",
+        "if row.state == WorkerState.ACTIVE and row.deadline_ms > now_ms:",
+        "if row.state == WorkerState.ACTIVE:",
+        CLAIMANTS,
+    ),
+    in_python(
+        "a wake-up for all workers becomes one for a worker that another names",
+        "C15",
+        "storage/wakeups",
+        "if any(each.workflows and not each.claimants for each in (self, other)):",
+        "if False:",
+        VALUES,
+    ),
+    in_python(
+        "the later poll for what another worker was to claim is dropped",
+        "C15",
+        "runtime/signals",
+        "        if self._later is None:\n            self._later = asyncio",
+        "        if False:\n            self._later = asyncio",
+        f"{PROCESSES}::test_C15_another_worker_claims_what_the_named_one_does_not",
+        POLL_SIGNAL,
+    ),
+    in_python(
+        "a poll does not end the wait for a later one",
+        "C15",
+        "runtime/signals",
+        "            self._later.cancel()\n",
+        "            pass\n",
+        POLL_SIGNAL,
     ),
     in_python(
         "a worker without a free slot forgets the attempts that wait",

@@ -189,8 +189,8 @@ WORKERS: Final = (
         "groups that are handed in at once are written at once",
         "C1",
         "storage/sqlite/store",
-        "if not self._waiting and (",
-        "if (",
+        "if not self._waiting and is_quick and",
+        "if is_quick and",
         "tests/conformance/test_sqlite.py",
     ),
     in_python(

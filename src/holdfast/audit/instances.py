@@ -22,7 +22,9 @@ from holdfast.audit.updates import RecordedUpdates, check_updates
 from holdfast.core import history as ev
 from holdfast.core.flow.definition import FlowDefinition
 from holdfast.core.history import HistoryEvent, Payload, decode_event, payloads_of
-from holdfast.core.lifecycle import INSTANCE_FINAL, InstanceState
+from holdfast.core.lifecycle import INSTANCE_FINAL, AttemptState, InstanceState
+from holdfast.core.pauses import is_withheld
+from holdfast.core.versions import version_text
 from holdfast.storage.large_payloads import MARK
 from holdfast.storage.relational.raw_tables import (
     RawAttempt,
@@ -35,10 +37,13 @@ from holdfast.storage.relational.raw_tables import (
     RawTurn,
     RawUpdate,
 )
+from holdfast.storage.versions import read_version
 
 _S = InstanceState
 CLAIMABLE: Final = frozenset({_S.REQUESTED, _S.RUNNING, _S.CANCEL_REQUESTED})
 """G5: the states in which a worker may claim an instance."""
+BEFORE_PAUSE: Final = (_S.REQUESTED, _S.RUNNING)
+"""The states to which an instance returns (A9)."""
 ENDS: Final[Mapping[InstanceState, tuple[type[Terminal], ...]]] = {
     _S.COMPLETED: (ev.ExecutionCompleted,),
     _S.FAILED: (ev.ExecutionFailed, ev.DeadlinePassed),
@@ -95,13 +100,19 @@ def check_instance(
     reading: HistoryReading | None = None
     given: Payload | None = None
     expected = 1
+    is_deleted = True
     unknown = {message.execution for message in tables.messages} | {timer.execution for timer in tables.timers}
     for execution in executions:
         number = execution.number
         if not 1 <= number <= row.execution:
             unknown.add(number)
             continue
-        yield from _check_gap(expected, number)
+        if is_deleted and number < row.execution and not (execution.turns or execution.attempts or execution.offers):
+            expected = number + 1  # R34: only its children are left
+            continue
+        yield from _check_gap(number if is_deleted else expected, number)
+        expected = number if is_deleted else expected
+        is_deleted = False
         yield from check_offers(execution.attempts, execution.offers, is_open=tables.is_open)
         reading = read_history(execution.turns, number)
         yield from _check_succession(number, reading, given if number == expected else None, tables.payloads)
@@ -207,6 +218,8 @@ def _check_last(
     yield from payloads.check(input_payload(row.input), "its input")
     yield from _check_inputs(last.attempts, payloads)
     yield from check_attempts(last.attempts, reading, pending_of(inbox), payloads, is_open=tables.is_open)
+    yield from _check_pause(row, last.attempts)
+    yield from _check_version(row, reading)
     yield from check_flow(row, reading, last.attempts, inbox, tables.definition)
     yield from _check_children(last, reading, inbox, is_active=tables.is_open)
     if tables.is_open:
@@ -279,6 +292,17 @@ def _check_end(tables: InstanceTables, reading: HistoryReading) -> Iterator[Find
         yield from _check_outcome(row, reading.terminal, tables.payloads)
 
 
+def _check_version(row: RawInstance, reading: HistoryReading) -> Iterator[Finding]:
+    """An execution that has taken a turn runs on the version that this turn recorded."""
+    version = read_version(row.version)
+    recorded = "" if reading.started is None else reading.started.version
+    if version is None:
+        if row.turn > 0 and not isinstance(reading.terminal, ev.FROM_OUTSIDE):
+            yield Rule.VERSION_KEPT, "its code has taken a turn, and no version is chosen"
+    elif reading.started is not None and version != recorded:
+        yield Rule.VERSION_KEPT, f"it has {version_text(version)}, and its history {version_text(recorded)}"
+
+
 def _check_outcome(row: RawInstance, terminal: Terminal, payloads: Payloads) -> Iterator[Finding]:
     try:
         stored = _payload.decode(row.outcome or b"")
@@ -307,7 +331,8 @@ def _check_deadline(row: RawInstance, expiries: Iterable[ev.DeadlinePassed | ev.
     """`expiries`: the effects of the deadline in the history and in the inbox."""
     at_ms = row.deadline_at_ms
     expires_ms = row.expires_at_ms
-    if (at_ms is None) != (expires_ms is None) or (at_ms is not None and row.grace_ms is None):
+    is_held = row.state == _S.PAUSED and expires_ms is None  # it passed during the pause (R25)
+    if ((at_ms is None) != (expires_ms is None) and not is_held) or (at_ms is not None and row.grace_ms is None):
         yield Rule.DEADLINE_KEPT, f"its deadline is {at_ms}, its grace {row.grace_ms}, and it is due at {expires_ms}"
     elif at_ms is not None and expires_ms is not None and not row.created_at_ms < at_ms <= expires_ms:
         text = f"it was created at {row.created_at_ms}, its deadline is {at_ms}, and it is due at {expires_ms}"
@@ -319,7 +344,25 @@ def _check_deadline(row: RawInstance, expiries: Iterable[ev.DeadlinePassed | ev.
             yield Rule.DEADLINE_KEPT, f"its deadline took effect {at_ms - event.time_ms} ms early"
 
 
-# ---------------------------------------------------------------- pending work and owners
+# ---------------------------------------------------------------- pauses, pending work and owners
+
+
+def _check_pause(row: RawInstance, attempts: Sequence[RawAttempt]) -> Iterator[Finding]:
+    """R20, R21: a PAUSED instance, and no other, has a time and a state to return to, and withholds READY attempts."""
+    is_paused = row.state == _S.PAUSED
+    if is_paused != (row.paused_at_ms is not None) or is_paused != (row.paused_from in BEFORE_PAUSE):
+        since = f"paused at {row.paused_at_ms} in the state {row.paused_from}"
+        yield Rule.PAUSE_HOLDS, f"it is {row.state}, and its row has: {since}"
+    for attempt in attempts:
+        if attempt.state != AttemptState.READY:
+            continue
+        withheld = is_withheld(attempt.available_at_ms)
+        if is_paused and not withheld:
+            yield Rule.PAUSE_HOLDS, f"it is PAUSED, and {shown(attempt)} can be claimed"
+        elif withheld and not is_paused:
+            yield Rule.PAUSE_HOLDS, f"it is {row.state}, and {shown(attempt)} is withheld for ever"
+        elif attempt.failure is not None and not withheld:
+            yield Rule.PAUSE_HOLDS, f"{shown(attempt)} is READY and has a failure"
 
 
 def _check_pending(tables: InstanceTables, attempts: Iterable[RawAttempt]) -> Iterator[Finding]:

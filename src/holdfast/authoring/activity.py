@@ -33,7 +33,13 @@ from typing import (
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from holdfast.authoring.call_options import CallOptions, changed_options, checked_on_cancel
+from holdfast.authoring.call_options import (
+    CallOptions,
+    OnExhausted,
+    changed_options,
+    checked_on_cancel,
+    checked_on_exhausted,
+)
 from holdfast.authoring.definition import Definition, not_a_function, refuse_method
 from holdfast.authoring.prepare import checked_prepare
 from holdfast.authoring.retry import Retry, checked_retry
@@ -300,6 +306,11 @@ if TYPE_CHECKING:
         ) -> "StreamCall[P, T]": ...
 
 
+def _check_flags(**flags: bool) -> None:
+    for name, value in flags.items():
+        checked_bool(value, name)
+
+
 def _external_options(claim_timeout: Duration | None, *, is_external: bool) -> ExternalOptions | None:
     timeout_ms = checked_timeout_ms(claim_timeout, "claim_timeout", omitted="300 s")
     if timeout_ms is not None and not is_external:
@@ -382,6 +393,10 @@ def check_options(function: Callable[..., Any], options: ActivityOptions, *, pro
         )
 
 
+def _kind_of(options: ActivityOptions) -> type[Activity[Any, Any]]:
+    return Activity[Any, Any] if options.stream is None else StreamActivity[Any, Any]
+
+
 class ActivityDecorator(Protocol):
     """The decorator that `activity(...)` with options returns."""
 
@@ -422,6 +437,7 @@ def activity(
     claim_timeout: Duration | None = None,
     max_claims: int = DEFAULT_LEG1_LIMIT,
     on_cancel: OnCancelOption = "request",
+    on_exhausted: OnExhausted = "fail",
 ) -> ActivityDecorator: ...
 def activity(
     fn: Callable[..., Any] | None = None,
@@ -443,13 +459,13 @@ def activity(
     claim_timeout: Duration | None = None,
     max_claims: int = DEFAULT_LEG1_LIMIT,
     on_cancel: OnCancelOption = "request",
+    on_exhausted: OnExhausted = "fail",
 ) -> Any:
     """Mark a function as an activity.
 
     `async def` runs on the engine's event loop, `def` in a thread, with `process` in a process that ends with its
     parent. Time-outs: `start_to_close` bounds one attempt, `heartbeat` the time between two `hf.heartbeat` calls,
     `schedule_to_start` the wait for a worker, `schedule_to_close` all attempts together.
-
     A generator delivers each value that it yields, and a yield counts as a heartbeat. With `resumable` an attempt
     continues where the one before ended (`hf.activity_info().delivered`); without, the workflow receives
     `hf.StreamRestarted`. `prepare` is called before each body: its value is ``hf.activity_info().prepared`` there.
@@ -457,11 +473,11 @@ def activity(
     With `external` the function has no body: it declares an activity that an executor outside of Holdfast claims, runs
     and reports, by rows (`activity_events`) or by ``holdfast activity``. `claim_timeout` (300 s) releases a claim that
     is silent before it runs; after `max_claims` claims the activity fails with `hf.ClaimsExhausted`. With the result
-    ``AsyncIterator[T]`` the executor sends values as responses. `on_cancel`: a cancelled body is
-    asked to stop; with "wait" the workflow continues when it has ended, with "abandon" a body that runs is left alone.
+    ``AsyncIterator[T]`` the executor sends values as responses. `on_cancel`: a cancelled body is asked to stop; "wait"
+    waits until it has ended, "abandon" leaves it alone. With ``on_exhausted="pause"`` the instance is PAUSED when the
+    retries are used up: `Handle.resume` tries again.
     """
-    for value, option in ((process, "process"), (resumable, "resumable"), (external, "external")):
-        checked_bool(value, option)
+    _check_flags(process=process, resumable=resumable, external=external)
     options = ActivityOptions(
         queue=checked_name(queue, "a queue"),
         retry=(checked_retry(retry) or Retry()).policy(),
@@ -475,14 +491,14 @@ def activity(
         max_claims=checked_integer(max_claims, "max_claims", least=1, most=MAX_LEG1_ENTRIES),
         external=_external_options(claim_timeout, is_external=external),
         on_cancel=UNSET if (mode := checked_on_cancel(on_cancel)) is OnCancel.REQUEST else mode,
+        pauses=checked_on_exhausted(on_exhausted),
     )
 
     def mark(function: Callable[..., Any]) -> Activity[Any, Any]:
         chosen = _options_of(function, options, process=process, resumable=resumable)
-        kind = Activity[Any, Any] if chosen.stream is None else StreamActivity[Any, Any]
         checked = checked_name(function.__name__ if name is None else name, "an activity")
-        prepared_by = checked_prepare(prepare, function, process=process)
-        return kind(function, checked, chosen, process=process, prepare=prepared_by)
+        before = checked_prepare(prepare, function, process=process)
+        return _kind_of(chosen)(function, checked, chosen, process=process, prepare=before)
 
     return mark if fn is None else mark(fn)
 

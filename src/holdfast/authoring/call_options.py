@@ -7,7 +7,7 @@ call.
 
 from collections.abc import Callable
 from types import MappingProxyType
-from typing import Any, Final, TypedDict
+from typing import Any, Final, Literal, TypedDict
 
 from msgspec.structs import replace
 
@@ -31,6 +31,9 @@ from holdfast.core.checks import parse_enum
 from holdfast.core.ledger import MAX_LEG1_ENTRIES
 from holdfast.errors import InvalidOption
 
+OnExhausted = Literal["fail", "pause"]
+"""What happens when the retries of an activity are used up."""
+
 
 class CallOptions(TypedDict, total=False):
     """The options that a call can give. An omitted one is that of the activity."""
@@ -48,6 +51,7 @@ class CallOptions(TypedDict, total=False):
     claim_timeout: Duration | None
     max_claims: int
     on_cancel: OnCancelOption
+    on_exhausted: OnExhausted
 
 
 _FIXED: Final = MappingProxyType(
@@ -63,6 +67,13 @@ _FIXED: Final = MappingProxyType(
 def checked_on_cancel(mode: object) -> OnCancel:
     """The mode of `on_cancel=`."""
     return parse_enum(OnCancel, mode, "mode of on_cancel")  # type: ignore[arg-type]  # refuses other types
+
+
+def checked_on_exhausted(chosen: object) -> bool:
+    """Whether the instance is paused when the retries are used up (R26)."""
+    if chosen not in ("fail", "pause"):
+        raise InvalidOption(f"on_exhausted must be 'fail' or 'pause', not {chosen!r}")
+    return chosen == "pause"
 
 
 def _timeout(name: str) -> Callable[[Any], int | None]:
@@ -85,6 +96,7 @@ _CHECKS: Final[MappingProxyType[str, tuple[str, Callable[[Any], Any]]]] = Mappin
             lambda value: checked_integer(value, "max_claims", least=1, most=MAX_LEG1_ENTRIES),
         ),
         "on_cancel": ("on_cancel", checked_on_cancel),
+        "on_exhausted": ("pauses", checked_on_exhausted),
     }
 )
 """The options that are a field of the stored options: the field, and the check of a value."""

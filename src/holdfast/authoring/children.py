@@ -102,6 +102,6 @@ def _call(workflow: Any, args: tuple[Any, ...], deadline: DeadlineOption) -> Chi
             return ChildCall(bound.name, bound.version, workflow.encoded, bound.signature, limit)
         case str():
             encoded = encode(list(args), what="the arguments")
-            return ChildCall(checked_name(workflow, "a workflow"), "", encoded, None, start_deadline(None, deadline))
+            return ChildCall(checked_name(workflow, "a workflow"), None, encoded, None, start_deadline(None, deadline))
         case _:
             raise UsageError(f"{workflow!r} is no workflow: mark the function with @hf.workflow, or give its name")

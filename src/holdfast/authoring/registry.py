@@ -1,4 +1,5 @@
-"""The registered code of one engine: workflows and activities by name, and the exception types they can name.
+"""The registered code of one engine: workflows by name and version, activities by name, and the exception types they
+can name.
 
 There is no global registry: two engines never collide.
 
@@ -14,7 +15,7 @@ from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from types import CodeType, ModuleType
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, cast
 
 from holdfast import errors
 from holdfast.authoring.activity import Activity, AnyActivity
@@ -22,6 +23,7 @@ from holdfast.authoring.definition import not_a_function
 from holdfast.authoring.validation import checked_sequence
 from holdfast.authoring.workflow import AnyWorkflow, Workflow
 from holdfast.core.activity_options import DEFAULT_QUEUE
+from holdfast.core.versions import in_order, newest_version, version_text
 from holdfast.errors import DuplicateName, UnknownActivity, UnknownWorkflow, UsageError
 from holdfast.payloads.failures import qualified_name, resolve_builtin
 
@@ -81,13 +83,15 @@ def _names_of(module: ModuleType) -> dict[str, Any]:
 BUILD_DIGITS: Final = 16
 PLURALS: Final = {"workflow": "workflows", "activity": "activities"}
 """The parameters that take definitions."""
-RegisteredCode = TypeVar("RegisteredCode", Workflow[..., Any], Activity[..., Any])
 
 
 class Registry:
-    """The code of ``modules=``, ``workflows=``, ``activities=`` and ``flows=``, by name."""
+    """The code of ``modules=``, ``workflows=``, ``activities=`` and ``flows=``.
 
-    __slots__ = ("__dict__", "__weakref__", "_errors", "_modules", "activities", "signatures", "workflows")
+    A workflow that is written as code may have several versions (R4). A flow has one here: the store has the others.
+    """
+
+    __slots__ = ("__dict__", "__weakref__", "_code", "_errors", "_modules", "activities", "signatures", "workflows")
 
     def __init__(
         self,
@@ -97,34 +101,44 @@ class Registry:
         flows: Iterable[AnyWorkflow] = (),
     ) -> None:
         self.workflows: dict[str, Workflow[..., Any]] = {}
+        """The newest version of each workflow, by name."""
+        self._code: dict[str, dict[str, Workflow[..., Any]]] = {}
+        """All versions, by name and version."""
         self.activities: dict[str, Activity[..., Any]] = {}
         self._modules: set[str] = set()
         for module in checked_sequence(modules, "modules"):
             self._add_module(module)
         for workflow in checked_sequence(workflows, "workflows"):
-            self._add(self.workflows, cast("Workflow[..., Any]", workflow), Workflow)
+            self._add_workflow(workflow)
         for activity in checked_sequence(activities, "activities"):
-            self._add(self.activities, cast("Activity[..., Any]", activity), Activity)
+            self._add_activity(activity)
         for flow in checked_sequence(flows, "flows"):
             if not getattr(flow, "is_flow", False):
                 raise UsageError(f"flows= takes flows, such as hf.Flow.load('order.yaml'), not {flow!r}")
-            self._add(self.workflows, cast("Workflow[..., Any]", flow), Workflow)
-        for workflow in list(self.workflows.values()):
+            self._add_workflow(flow)
+        for workflow in self.definitions:
             self._add_bundled_code(workflow)
         # Annotations that cannot be stored raise now, not at the first call.
-        self.signatures = [workflow.signature for workflow in self.workflows.values()]
+        self.signatures = [workflow.signature for workflow in self.definitions]
         self.signatures += [activity.signature for activity in self.activities.values()]
         self._errors = known_errors(
             [errors, *(sys.modules[name] for name in sorted(self._modules) if name in sys.modules)]
         )
+        for workflow in self.definitions:
+            for declared in workflow.declared_failures or ():
+                self._errors.setdefault(qualified_name(declared), declared)
 
     @cached_property
     def build(self) -> str:
         """A hash of the registered code and of its files. A blocked instance is tried again by another build (G12)."""
         digest = sha256(sys.version.encode())
-        functions = [(workflow.name, workflow.fn) for workflow in self.workflows.values() if not workflow.is_flow]
+        functions = [
+            (f"{workflow.name} {workflow.version}".rstrip(), workflow.fn)
+            for workflow in self.definitions
+            if not workflow.is_flow
+        ]
         functions += [(activity.name, activity.fn) for activity in self.activities.values()]
-        for workflow in self.workflows.values():
+        for workflow in self.definitions:
             digest.update(workflow.fingerprint.encode())
         for name, function in functions:
             digest.update(f"{name} {_fingerprint(function.__code__)}\n".encode())
@@ -149,17 +163,56 @@ class Registry:
         """The names of the activities that a worker runs: all but the external ones."""
         return tuple(name for name, activity in self.activities.items() if activity.options.external is None)
 
-    def workflow(self, name: str) -> Workflow[..., Any]:
-        """The workflow of that name."""
-        try:
-            return self.workflows[name]
-        except KeyError:
-            known = ", ".join(sorted(self.workflows)) or "none"
-            raise UnknownWorkflow(f"no workflow {name!r} is registered here; known: {known}") from None
+    @property
+    def definitions(self) -> list[Workflow[..., Any]]:
+        """All versions of all workflows and flows."""
+        return [workflow for versions in self._code.values() for workflow in versions.values()]
+
+    @property
+    def versions(self) -> tuple[tuple[str, str], ...]:
+        """The versions of the workflows that are written as code, as pairs of name and version (R8)."""
+        return tuple((workflow.name, workflow.version) for workflow in self.definitions if not workflow.is_flow)
+
+    def versions_of(self, name: str) -> list[str]:
+        """The versions of a workflow, from the lowest to the highest (R5)."""
+        return in_order(self._code.get(name, ()))
+
+    def find(self, name: str, version: str | None = None) -> Workflow[..., Any] | None:
+        """The code that runs instances of a version; None if it is not registered here.
+
+        Without a version it is the newest one. A flow runs instances of all its versions (`runtime.flow_versions`).
+        """
+        newest = self.workflows.get(name)
+        if version is None or newest is None or newest.is_flow:
+            return newest
+        return self._code[name].get(version)
+
+    def workflow(self, name: str, version: str | None = None) -> Workflow[..., Any]:
+        """As `find`, or an `UnknownWorkflow`."""
+        found = self.find(name, version)
+        if found is not None:
+            return found
+        if name in self.workflows:
+            known = ", ".join(map(version_text, self.versions_of(name)))
+            raise UnknownWorkflow(
+                f"workflow {name!r} with {version_text(version or '')} is not registered here; known: {known}"
+            )
+        known = ", ".join(sorted(self.workflows)) or "none"
+        raise UnknownWorkflow(f"no workflow {name!r} is registered here; known: {known}")
+
+    def newest(self, name: str) -> Workflow[..., Any]:
+        """The highest version of a workflow (R5), which takes the instances that have not chosen one (R6)."""
+        return self.workflow(name)
+
+    def put(self, workflow: Workflow[..., Any]) -> None:
+        """Register a workflow in the place of the one with its name and version, if there is one."""
+        versions = self._code.setdefault(workflow.name, {})
+        versions[workflow.version] = workflow
+        self.workflows[workflow.name] = versions[newest_version(versions)]
 
     def check(self) -> None:
         """Raise if a flow names an activity that is not registered. Called by workers, not where flows are started."""
-        for workflow in self.workflows.values():
+        for workflow in self.definitions:
             workflow.check_against(self.activity_called)
 
     def activity_called(self, name: str) -> Activity[..., Any]:
@@ -185,29 +238,43 @@ class Registry:
         values: list[Any] = list(vars(module).values())
         for value in values:
             if isinstance(value, Workflow):
-                self._add(self.workflows, cast("Workflow[..., Any]", value), Workflow)
+                self._add_workflow(cast("Workflow[..., Any]", value))
             elif isinstance(value, Activity):
-                self._add(self.activities, cast("Activity[..., Any]", value), Activity)
+                self._add_activity(cast("Activity[..., Any]", value))
 
     def _add_bundled_code(self, workflow: Workflow[..., Any]) -> None:
         """Add the activities and workflows that a flow was built from, recursively."""
         for definition in workflow.bundled_code:
             if isinstance(definition, Activity):
-                self._add(self.activities, cast("Activity[..., Any]", definition), Activity)
-            elif isinstance(definition, Workflow):
-                child = cast("Workflow[..., Any]", definition)
-                is_new = child.name not in self.workflows
-                self._add(self.workflows, child, Workflow)
-                if is_new:
-                    self._add_bundled_code(child)
+                self._add_activity(cast("Activity[..., Any]", definition))
+            elif isinstance(definition, Workflow) and self._add_workflow(cast("Workflow[..., Any]", definition)):
+                self._add_bundled_code(cast("Workflow[..., Any]", definition))
 
-    def _add(self, known: dict[str, RegisteredCode], definition: RegisteredCode, expected: type[Any]) -> None:
-        if not isinstance(definition, expected):
-            raise UsageError(_not_marked(definition, expected.__name__.lower()))
-        other = known.setdefault(definition.name, definition)
-        if other is not definition:
-            raise DuplicateName(_duplicate(other, definition))
-        self._modules.add(definition.fn.__module__)
+    def _add_workflow(self, definition: object) -> bool:
+        """Register a version. False if it was registered already."""
+        if not isinstance(definition, Workflow):
+            raise UsageError(_not_marked(definition, "workflow"))
+        workflow = cast("Workflow[..., Any]", definition)
+        known = self._code.get(workflow.name, {})
+        if known.get(workflow.version) is workflow:
+            return False
+        if workflow.version in known:
+            raise DuplicateName(_duplicate(known[workflow.version], workflow))
+        for other in known.values():
+            if other.is_flow or workflow.is_flow:  # a flow runs the instances of all versions, so it is alone
+                raise DuplicateName(_duplicate(other, workflow))
+        self.put(workflow)
+        self._modules.add(workflow.fn.__module__)
+        return True
+
+    def _add_activity(self, definition: object) -> None:
+        if not isinstance(definition, Activity):
+            raise UsageError(_not_marked(definition, "activity"))
+        activity = cast("Activity[..., Any]", definition)
+        other = self.activities.setdefault(activity.name, activity)
+        if other is not activity:
+            raise DuplicateName(_duplicate(other, activity))
+        self._modules.add(activity.fn.__module__)
 
 
 def _not_marked(given: object, kind: str) -> str:
@@ -225,6 +292,8 @@ def _duplicate(one: Workflow[..., Any] | Activity[..., Any], other: Workflow[...
     duplicate = f"two of the name {one.name!r}: {_origin(one)} and {_origin(other)}"
     if all(isinstance(each, Workflow) and each.is_flow for each in (one, other)):
         return f"{duplicate}; give the newer one only: instances of the older one stay with their version"
+    if isinstance(one, Workflow) and isinstance(other, Workflow) and not (one.is_flow or other.is_flow):
+        return f"{duplicate}, both of {version_text(one.version)}; give one of them another version=... or name=..."
     return f"{duplicate}; give one of them another name=..."
 
 

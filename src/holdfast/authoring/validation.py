@@ -115,6 +115,22 @@ def _too_long(name: str, what: str) -> InvalidId:
     return InvalidId(f"the name of {what} must have at most {LONGEST_BYTES} bytes, and this has more: {shown!a}...")
 
 
+RESERVED_VERSION: Final = "-"
+"""Stores hold it for an instance that has not chosen its version yet."""
+
+
+def checked_version(version: object) -> str:
+    """`version`, if it is a valid version or empty; else an `InvalidId` with the reason."""
+    if version == "":
+        return ""
+    checked = checked_name(version, "a version")
+    if checked == RESERVED_VERSION:
+        raise InvalidId(
+            f"a version must not be {RESERVED_VERSION!r}, which stands for a version that is not chosen yet"
+        )
+    return checked
+
+
 def checked_reason(reason: object) -> str:
     """The reason for an end, as it is stored; `InvalidOption` if it is no string, or too long."""
     if reason is None:

@@ -1,25 +1,41 @@
 """``@hf.workflow``: an async function that the engine runs durably."""
 
 import inspect
-from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, Protocol, TypeVar, Unpack, overload, runtime_checkable
+from collections.abc import Callable, Coroutine, Iterable
+from enum import StrEnum
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    Generic,
+    Literal,
+    ParamSpec,
+    Protocol,
+    TypeVar,
+    Unpack,
+    overload,
+    runtime_checkable,
+)
 
 from holdfast.authoring.child_options import ChildOptions, checked_child_options, deadline_of, ties_of
 from holdfast.authoring.definition import Definition, refuse_method
+from holdfast.authoring.retention import Retention, checked_retention
 from holdfast.authoring.retry import Retry, checked_retry
 from holdfast.authoring.validation import (
     Duration,
     checked_duration_ms,
     checked_integer,
     checked_name,
+    checked_sequence,
     checked_timeout_ms,
+    checked_version,
     start_deadline,
 )
 from holdfast.core.activity_options import RetryPolicy
 from holdfast.core.admission import DEFAULT_MAILBOX_LIMIT, EventPolicy, EventPolicyOption, Mailbox
 from holdfast.core.checks import parse_enum
 from holdfast.core.deadlines import DEFAULT_GRACE_MS, Deadline
-from holdfast.errors import InvalidOption, UsageError
+from holdfast.errors import Failure, InvalidOption, UsageError
 from holdfast.replay.children import ChildCall, ChildTies
 from holdfast.replay.run import current_run
 
@@ -27,8 +43,21 @@ P = ParamSpec("P")
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 F_co = TypeVar("F_co", covariant=True)
+FailureTypes = type[Exception] | Iterable[type[Exception]]
 CONTINUE_AFTER_EVENTS: Final = 10_000
 """The length of the history from which on ``hf.info().should_continue`` is true. Replay is still quick then."""
+
+
+class OnError(StrEnum):
+    """What an exception that leaves the main function does to the instance (R18)."""
+
+    FAIL = "fail"
+    """The instance fails with it."""
+    BLOCK = "block"
+    """The instance is blocked, unless the workflow declares the exception."""
+
+
+OnErrorOption = OnError | Literal["fail", "block"]
 
 
 class BoundWorkflow(Generic[R_co]):
@@ -59,7 +88,7 @@ class Workflow(Definition, Generic[P, R]):
     A call in workflow code runs it as a child of that workflow.
     """
 
-    __slots__ = ("continue_after", "deadline", "mailbox", "retry", "version")
+    __slots__ = ("continue_after", "deadline", "declared_failures", "mailbox", "retention", "retry", "version")
 
     is_flow = False
     """Whether it is a graph without code."""
@@ -74,6 +103,8 @@ class Workflow(Definition, Generic[P, R]):
         continue_after: int = CONTINUE_AFTER_EVENTS,
         deadline: Deadline | None = None,
         retry: RetryPolicy | None = None,
+        declared_failures: tuple[type[Exception], ...] | None = None,
+        retention: Retention | None = None,
     ) -> None:
         super().__init__(fn, name)
         self.version = version
@@ -81,6 +112,9 @@ class Workflow(Definition, Generic[P, R]):
         self.continue_after = continue_after
         self.deadline = deadline
         self.retry = retry
+        self.declared_failures = declared_failures
+        """The exceptions that fail an instance, while others block it (R18). None: every exception fails it."""
+        self.retention = retention
 
     @property
     def first_key(self) -> str | None:
@@ -198,6 +232,9 @@ def workflow(
     deadline: Duration | None = None,
     deadline_grace: Duration = DEFAULT_GRACE_MS / 1000,
     retry: Retry | None = None,
+    on_error: OnErrorOption = OnError.FAIL,
+    fails_with: FailureTypes = (),
+    retention: Retention | None = None,
 ) -> WorkflowDecorator: ...
 def workflow(
     fn: Callable[..., Any] | None = None,
@@ -211,22 +248,33 @@ def workflow(
     deadline: Duration | None = None,
     deadline_grace: Duration = DEFAULT_GRACE_MS / 1000,
     retry: Retry | None = None,
+    on_error: OnErrorOption = OnError.FAIL,
+    fails_with: FailureTypes = (),
+    retention: Retention | None = None,
 ) -> Any:
     """Mark an async function as a workflow. Its code must be deterministic: side effects belong into activities.
 
+    Several versions of one `name` may be registered beside each other: an instance stays on the version of its first
+    turn, and a start that names no version takes the highest (`hf.info().version`).
     `event_policy`: events that are not awaited are kept, up to `mailbox_limit` of them, or, with
     "drop_unsubscribed", dropped with a warning. `continue_after` is the length of the history, in events, from which on
     `hf.info().should_continue` is true. An instance that has not ended `deadline` after its start is cancelled, and
     fails with `DeadlineExceeded`; its clean-up may take `deadline_grace`. With `retry`, a failed execution is followed
     by the next one of the same instance, with the same input; without, an instance fails with its first error.
+    `retention` says how long its closed instances are kept; without it that of the engine or worker applies.
+
+    With ``on_error="block"`` an instance fails with an `hf.Failure` or a type in `fails_with` only. Any other exception
+    that leaves the function is taken for a bug: the instance is blocked with the traceback, its turn is not committed,
+    and changed code continues it.
     """
     policy = parse_enum(EventPolicy, event_policy, "policy for events")
+    kept = checked_retention(retention)
     checked_integer(continue_after, "continue_after", least=1)
-    if version != "":
-        checked_name(version, "a version")
+    checked_version(version)
     chosen = checked_retry(retry)
     again = None if chosen is None else chosen.policy()
     rules = Mailbox(policy, checked_integer(mailbox_limit, "mailbox_limit", least=1))
+    declared = _declared_failures(parse_enum(OnError, on_error, "value of on_error"), fails_with)
     limit = Deadline(checked_timeout_ms(deadline, "deadline"), checked_duration_ms(deadline_grace, "deadline_grace"))
 
     def mark(function: Callable[..., Any]) -> Workflow[Any, Any]:
@@ -238,7 +286,25 @@ def workflow(
         checked = checked_name(function.__name__ if name is None else name, "a workflow")
         own_deadline = None if limit == Deadline(None) else limit
         return Workflow(
-            function, checked, version, mailbox, continue_after=continue_after, deadline=own_deadline, retry=again
+            function,
+            checked,
+            version,
+            mailbox,
+            continue_after=continue_after,
+            deadline=own_deadline,
+            retry=again,
+            declared_failures=declared,
+            retention=kept,
         )
 
     return mark if fn is None else mark(fn)
+
+
+def _declared_failures(on_error: OnError, fails_with: FailureTypes) -> tuple[type[Exception], ...] | None:
+    """The types that fail an instance, `Failure` first; None if every exception does."""
+    types = checked_sequence((fails_with,) if isinstance(fails_with, type) else fails_with, "fails_with")
+    for each in types:
+        given: Any = each
+        if not (isinstance(given, type) and issubclass(given, Exception)):
+            raise InvalidOption(f"fails_with takes types of exceptions, such as (Declined, ValueError), not {each!r}")
+    return None if on_error is OnError.FAIL else (Failure, *types)

@@ -1,4 +1,4 @@
-"""``hf.now``, ``random``, ``uuid4``, ``side_effect``, ``info``, ``continue_as_new``: the same in every replay."""
+"""Calls of workflow code that answer the same in every replay: ``hf.now``, ``random``, ``patched``, ``info``, ..."""
 
 import datetime as dt
 from collections.abc import Callable
@@ -6,7 +6,9 @@ from random import Random  # noqa: TID251 - only its type; the numbers come from
 from typing import Any, Final, NamedTuple, NoReturn, TypeVar
 from uuid import UUID
 
-from holdfast.errors import NotInWorkflow
+from holdfast.authoring.validation import checked_name
+from holdfast.core.versions import NEWEST
+from holdfast.errors import InvalidOption, NotInWorkflow
 from holdfast.payloads.encoding import decode, encode
 from holdfast.replay.run import WorkflowRun, current_run, observed_run
 
@@ -22,7 +24,7 @@ class WorkflowInfo(NamedTuple):
     workflow: str
     execution: int
     history_length: int = 0
-    """Events in the history of this execution so far."""
+    """Events in the history of this execution so far, without those of `hf.patched`."""
     should_continue: bool = False
     """The history has become long (`@hf.workflow(continue_after=...)`): a good moment for `hf.continue_as_new`."""
     parent: str | None = None
@@ -69,6 +71,16 @@ def side_effect(compute: Callable[[], T], annotation: Any = Any) -> T:
     return value
 
 
+def patched(name: str) -> bool:
+    """Whether this execution takes a changed part of the code: ``if hf.patched("check-stock"): await check_stock()``.
+
+    The first call of an execution with a name decides for all its calls. It is true unless the execution had passed
+    that point before the change was deployed, and a true answer is recorded in the history. Every change has a name of
+    its own. `holdfast patches` tells when the call, and the branch for false, can be removed (R14, R15).
+    """
+    return current("hf.patched").patched(checked_name(name, "a patch"))
+
+
 def info() -> WorkflowInfo:
     """The running execution: its instance, workflow, version, number, start, length of the history, parent, root."""
     run = readable_run("hf.info")
@@ -81,7 +93,7 @@ def info() -> WorkflowInfo:
         run.parent or None,
         run.version,
         run.attempt,
-        dt.datetime.fromtimestamp(run.started_ms / 1000, dt.UTC),
+        dt.datetime.fromtimestamp(run.began_at_ms / 1000, dt.UTC),
         _root_of(run),
         run.context.replaying,
     )
@@ -93,12 +105,19 @@ def _root_of(run: WorkflowRun) -> str | None:
     return run.root or (run.parent if run.depth == 1 else None)
 
 
-def continue_as_new(*args: Any, **kwargs: Any) -> NoReturn:
+def continue_as_new(*args: Any, version: str | None = None, **kwargs: Any) -> NoReturn:
     """End this execution and begin the next one of the same instance, with these arguments and an empty history (G4).
 
     Only the main task may call it, and the call never returns. Activities and timers that are still open are cancelled.
+    The instance stays on its version; with `version="newest"` it moves to the highest one of the worker that runs the
+    next execution. An argument of the workflow that is called `version` is given by position.
     """
-    current("hf.continue_as_new").continue_as_new(args, kwargs)
+    if version not in (None, NEWEST):
+        raise InvalidOption(
+            f"hf.continue_as_new: version is {NEWEST!r} or left out, not {version!r}; "
+            "an argument of the workflow that is called version is given by position"
+        )
+    current("hf.continue_as_new").continue_as_new(args, kwargs, on_newest=version == NEWEST)
 
 
 def current(called: str) -> WorkflowRun:

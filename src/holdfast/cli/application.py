@@ -19,6 +19,7 @@ import msgspec
 
 from holdfast.authoring.workflow import BoundWorkflow, Workflow
 from holdfast.cli.store_option import is_there
+from holdfast.core.versions import version_key
 from holdfast.errors import ArgumentError, HoldfastError, PayloadError, UsageError
 from holdfast.payloads.limits import PAYLOAD_LIMIT_BYTES
 from holdfast.payloads.signature import LONGEST_NAME
@@ -127,15 +128,13 @@ def _find_workflow(module: ModuleType, source: str, wanted: str) -> Workflow[...
     known = {name: cast("Workflow[..., Any]", value) for name, value in values.items() if isinstance(value, Workflow)}
     if wanted in known:
         return known[wanted]
-    for workflow in known.values():
-        if workflow.name == wanted:
-            return workflow
+    named = [workflow for workflow in known.values() if workflow.name == wanted or not wanted]
+    if named and len({workflow.name for workflow in named}) == 1:
+        return max(named, key=lambda workflow: version_key(workflow.version))
     if not known:
         raise UsageError(f"{source} has no workflow; mark an async function with @hf.workflow")
     choices = ", ".join(f"{source}:{name}" for name in known)
     if not wanted:
-        if len(known) == 1:
-            return next(iter(known.values()))
         raise UsageError(f"{source} has several workflows; name one: {choices}")
     if wanted in values:
         raise UsageError(f"{wanted!r} of {source} is not marked with @hf.workflow; it has {choices}")

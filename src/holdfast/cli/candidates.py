@@ -40,9 +40,10 @@ async def _instances(store: OpenableStore) -> list[str]:
     return [record.id for record in await store.list_instances(before=NEWEST, limit=MOST)]
 
 
-async def _blocked(store: OpenableStore) -> list[str]:
-    found = await store.list_instances(before=NEWEST, limit=MOST, state=InstanceState.BLOCKED)
-    return [record.id for record in found]
+async def _halted(store: OpenableStore) -> list[str]:
+    states = (InstanceState.PAUSED, InstanceState.BLOCKED)
+    found = [await store.list_instances(before=NEWEST, limit=MOST, state=state) for state in states]
+    return [record.id for records in found for record in records]
 
 
 async def _workflows(store: OpenableStore) -> list[str]:
@@ -74,7 +75,7 @@ async def _open_activities(store: OpenableStore, instance_id: str) -> list[str]:
 
 READ: Final[dict[str, Callable[[OpenableStore], Awaitable[list[str]]]]] = {
     "instances": _instances,
-    "blocked instances": _blocked,
+    "halted instances": _halted,
     "workflows": _workflows,
     "queues": _queues,
     "activities": _activities,

@@ -13,6 +13,7 @@ from holdfast._version import __version__
 from holdfast.cli.activity_commands import ACTIVITY_COMMANDS
 from holdfast.cli.declarations import (
     APP,
+    APPLICATIONS,
     EXECUTION,
     FILE,
     ID,
@@ -25,6 +26,7 @@ from holdfast.cli.declarations import (
     SOURCE,
     STORE,
     WHOLE,
+    WORKFLOW,
     Argument,
     CliCommand,
     Group,
@@ -33,6 +35,7 @@ from holdfast.cli.declarations import (
     option,
     words,
 )
+from holdfast.cli.retention_commands import RETENTION_COMMANDS
 
 
 def _show_version(context: click.Context, _parameter: click.Parameter, wanted: bool) -> None:
@@ -146,13 +149,7 @@ COMMANDS: Final = (
             "FAILED, CANCELLED or TERMINATED.",
         ),
         option("--status", metavar="STATE", hidden=True, help="The former name of --state, in this release only."),
-        option(
-            "--workflow",
-            "-w",
-            metavar="NAME",
-            shell_complete=candidates("workflows"),
-            help="Only instances of this workflow.",
-        ),
+        WORKFLOW,
         option(
             "--parent", metavar="ID", shell_complete=candidates("instances"), help="Only children of this instance."
         ),
@@ -311,19 +308,36 @@ holdfast attributes order-7 'tags=["vip","late"]' --delete ticket""",
         details="The workflow gets an asyncio.CancelledError, and may handle it and continue.",
     ),
     CliCommand(
+        "pause",
+        "send:pause",
+        "Pause an instance: no turn is taken and no activity begins.",
+        ID,
+        option("--reason", "-r", metavar="TEXT", help="The reason, which holdfast show has."),
+        option("--family", is_flag=True, help="Pause its open descendants, too."),
+        STORE,
+        JSON,
+        details="Activities that run continue, and their results wait. Queries are answered, updates wait, and its "
+        "deadline goes on. holdfast resume lets the instance continue.",
+    ),
+    CliCommand(
         "resume",
         "send:resume",
-        "Let an instance continue that is blocked.",
+        "Let an instance continue that is paused or blocked.",
         Argument(
             "instance_id",
             "The id of the instance. If several have had it, the newest.",
             metavar="ID",
-            shell_complete=candidates("blocked instances"),
+            shell_complete=candidates("halted instances"),
         ),
+        option("--extend", metavar="DURATION", help="Move its deadline by so much: seconds, or such as 30m or 2d."),
+        option("--fail", is_flag=True, help="Let activities fail that have used up their retries."),
+        option("--family", is_flag=True, help="Resume its paused descendants, too."),
         STORE,
         JSON,
-        details="A worker that has its workflow tries the turn again, also a worker that has blocked it. An instance "
-        "whose turn still fails is blocked again. holdfast show has the reason why an instance is blocked.",
+        details="A paused instance continues. If its deadline passed meanwhile, that is applied first. An activity "
+        "that has used up its retries is tried again, or fails with --fail. Of a blocked instance a worker that has "
+        "its workflow tries the turn again, also a worker that has blocked it; one whose turn still fails is blocked "
+        "again. holdfast show has the reason of a pause or a block. The options are for paused instances.",
     ),
     CliCommand(
         "terminate",
@@ -339,14 +353,7 @@ holdfast attributes order-7 'tags=["vip","late"]' --delete ticket""",
         "worker",
         "worker:worker",
         "Run the workflows and activities of a store until a signal ends the worker.",
-        Argument(
-            "applications",
-            "FILE.py or MODULE, one or more.",
-            metavar="APP...",
-            nargs=-1,
-            required=True,
-            shell_complete=files,
-        ),
+        APPLICATIONS,
         option(
             "--queues", "-q", metavar="A,B", help="The queues to serve. If not given, those of the activities in APP."
         ),
@@ -383,11 +390,73 @@ holdfast attributes order-7 'tags=["vip","late"]' --delete ticket""",
             help="Serve /metrics for Prometheus, /live and /ready there, on 127.0.0.1 if no host is written. Needs "
             "holdfast[metrics].",
         ),
+        option(
+            "--build",
+            metavar="NAME",
+            help="The name of the build of the code, such as a commit. Default: HOLDFAST_BUILD, or a hash of the code.",
+        ),
+        option(
+            "--otel",
+            is_flag=True,
+            help="Write OpenTelemetry spans and metrics, as the variables OTEL_* say. Needs holdfast[otel], "
+            "opentelemetry-sdk and an exporter.",
+        ),
         PAYLOAD_LIMIT,
         STORE,
         details="At SIGTERM or Ctrl-C the worker claims nothing more and waits for its running activities. A second "
         "signal stops it at once, and other workers run the interrupted activities again. Logs go to standard error.",
         examples="holdfast worker shop.py --queues default,parcels --concurrency 20",
+    ),
+    CliCommand(
+        "replay",
+        "code_checks:replay",
+        "Check before a deploy that the code of APP fits the instances of a store.",
+        APPLICATIONS,
+        WORKFLOW,
+        option(
+            "--closed",
+            metavar="N",
+            type=int,
+            default=20,
+            help="The newest closed instances of each workflow.",
+        ),
+        option(
+            "--export",
+            metavar="DIR",
+            shell_complete=files,
+            help="Write the histories that do not fit into files for holdfast.testing.Replayer, with their values.",
+        ),
+        STORE,
+        JSON,
+        details="Every open instance is replayed: its history is compared with the steps that the code takes, and its "
+        "stored inputs are decoded as the types in the code. The first difference is printed once for all instances "
+        "that have it. Nothing is changed, no activity runs, and a role that may only read suffices. The exit code is "
+        "0 if all instances fit and 1 if one does not.",
+        examples="holdfast replay shop.py --store 'postgresql://reader@db/shop'",
+    ),
+    CliCommand(
+        "patches",
+        "code_checks:patches",
+        "Count the open instances on each branch of hf.patched, and tell which calls can be removed.",
+        APPLICATIONS,
+        WORKFLOW,
+        STORE,
+        JSON,
+        details="Every open instance is replayed on the code of APP. A patch is safe to remove if all of them replay "
+        "on code in which its call is replaced by the new branch. Check again after each removal. A name that the code "
+        "computes is listed once an instance has reached it.",
+        examples="holdfast patches shop.py --workflow checkout",
+    ),
+    CliCommand(
+        "blocked",
+        "blocked:blocked",
+        "List the blocked instances by reason, with what to do about them.",
+        WORKFLOW,
+        WHOLE,
+        STORE,
+        JSON,
+        details="Instances of one workflow whose reasons differ only in ids and numbers are one group. At most 10,000 "
+        "blocked instances are read.",
     ),
     CliCommand(
         "workers",
@@ -398,6 +467,19 @@ holdfast attributes order-7 'tags=["vip","late"]' --delete ticket""",
         ),
         STORE,
         JSON,
+    ),
+    CliCommand(
+        "builds",
+        "builds:builds",
+        "List the builds of the code, with the open instances that need each.",
+        option("--wait-drained", metavar="BUILD", help="Wait until no open instance needs this build."),
+        option("--timeout", metavar="SECONDS", type=float, help="With --wait-drained: how long to wait at most."),
+        STORE,
+        JSON,
+        details="An open instance needs a build if one of its workers holds it, or if only this build has its version "
+        "among the live workers. A build is drained when no open instance needs it and its workers hold no "
+        "activity. The exit code is 1 if it is not drained in time.",
+        examples="holdfast builds\nholdfast builds --wait-drained 4f1c9e2 --timeout 600",
     ),
     CliCommand(
         "queues",
@@ -445,6 +527,7 @@ holdfast attributes order-7 'tags=["vip","late"]' --delete ticket""",
         "instance numbers by 2^32, so that they change nothing. It lists the activities that were running at the "
         "backup, which run again; it cannot list what came after the backup. Running it twice does no harm.",
     ),
+    *RETENTION_COMMANDS,
     CliCommand(
         "migrate",
         "store:migrate",

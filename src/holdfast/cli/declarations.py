@@ -26,6 +26,7 @@ VARIABLES: Final = {
     "HOLDFAST_STORE": "The store, if --store is not given.",
     "HOLDFAST_ACTIVITY_EXEC_ID": "The external activity, if --exec-id is not given. Set by launchers and activity run.",
     "HOLDFAST_CLAIM": "The claim on that activity, if --claim is not given.",
+    "HOLDFAST_BUILD": "The name of the build of the code, if --build or build= is not given.",
     "COLUMNS": "The width of the output. Without a terminal and without COLUMNS, lines are not folded.",
     "NO_COLOR": "If set, the output has no colours.",
     "SHELL": "The shell for --install-completion and --show-completion, if none is named.",
@@ -171,6 +172,22 @@ APP: Final = option(
     multiple=True,
     shell_complete=files,
     help="FILE.py or MODULE with the activities. May be repeated.",
+)
+
+APPLICATIONS: Final = Argument(
+    "applications",
+    "FILE.py or MODULE, one or more.",
+    metavar="APP...",
+    nargs=-1,
+    required=True,
+    shell_complete=files,
+)
+WORKFLOW: Final = option(
+    "--workflow",
+    "-w",
+    metavar="NAME",
+    shell_complete=candidates("workflows"),
+    help="Only instances of this workflow.",
 )
 
 QUEUE: Final = option(

@@ -38,7 +38,7 @@ from holdfast.core.collation import MEANING, PADDING, Digit
 from holdfast.core.history import ActivityScheduled, HistoryEvent, Payload
 from holdfast.core.lifecycle import InstanceState
 from holdfast.errors import UsageError
-from holdfast.payloads.failures import Failure
+from holdfast.payloads.failures import RecordedFailure
 from holdfast.runtime.platform import Platform
 from holdfast.runtime.session import StoreSession
 from holdfast.storage.contract import OpenableStore, Store
@@ -136,7 +136,7 @@ def _short(name: str, value: Any) -> str:
         value = fields.get("data") if is_payload else fields
     if name == "failure":
         with suppress(msgspec.ValidationError):
-            return short_failure(msgspec.convert(value, Failure))
+            return short_failure(msgspec.convert(value, RecordedFailure))
     return msgspec.json.encode(value).decode()
 
 

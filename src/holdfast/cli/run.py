@@ -161,6 +161,8 @@ def _activity_state(attempt: AttemptRecord, now_ms: int) -> str:
     seconds = attempt_seconds(attempt, now_ms)
     if seconds is not None:
         return f"running {seconds_text(seconds)}"
+    if attempt.is_withheld:
+        return "held by the pause"
     if attempt.state is AttemptState.READY and attempt.available_at_ms > now_ms:
         return f"again in {seconds_text((attempt.available_at_ms - now_ms) / 1000)}"
     return "waiting for a worker" if attempt.state is AttemptState.READY else str(attempt.state)

@@ -19,8 +19,10 @@ from holdfast.cli.store_option import use_client
 from holdfast.client.client import Client, store_of
 from holdfast.client.queries import QUERY_SECONDS
 from holdfast.client.views.obstacles import read_unanswered_reasons
-from holdfast.core.lifecycle import InstanceState
-from holdfast.errors import QueryFailed, UpdateFailed
+from holdfast.core.deadlines import MILLISECONDS
+from holdfast.core.flow.definition import span_ms
+from holdfast.core.lifecycle import INSTANCE_FINAL, InstanceState
+from holdfast.errors import QueryFailed, UpdateFailed, UsageError
 from holdfast.runtime.platform import SystemClockAndIds
 from holdfast.storage.records import InstanceId
 
@@ -61,17 +63,57 @@ def cancel(instance_id: str, reason: str | None = None, store: str | None = None
     _print(line, _state_fields(instance_id, state, reason), as_json=as_json)
 
 
-def resume(instance_id: str, store: str | None = None, as_json: bool = False) -> None:
-    """Retry a blocked instance."""
+def pause(
+    instance_id: str,
+    reason: str | None = None,
+    family: bool = False,
+    store: str | None = None,
+    as_json: bool = False,
+) -> None:
+    """Pause an instance."""
 
     async def send(client: Client) -> InstanceState:
         handle = client.get(instance_id)
-        await handle.retry_blocked()
+        await handle.pause(reason, family=family)
         return (await handle.describe()).state
 
     state = use_client(store, send)
-    line = Text.assemble((safe(instance_id), "bold cyan"), f" is {state}: a worker that has its workflow continues it")
+    line = Text.assemble((safe(instance_id), "bold cyan"), f" is {state}: holdfast resume lets it continue")
+    _print(line, {"id": instance_id, "state": state, "reason": reason}, as_json=as_json)
+
+
+def resume(  # noqa: PLR0917 - the options of the command
+    instance_id: str,
+    extend: str | None = None,
+    fail: bool = False,
+    family: bool = False,
+    store: str | None = None,
+    as_json: bool = False,
+) -> None:
+    """Let an instance continue: a PAUSED one is resumed, a BLOCKED one is tried again."""
+    extend_seconds = None if extend is None else _seconds(extend, "--extend")
+
+    async def send(client: Client) -> InstanceState:
+        handle = client.get(instance_id)
+        is_blocked = (await handle.describe()).state is InstanceState.BLOCKED
+        if is_blocked and not (fail or family or extend_seconds is not None):
+            await handle.retry_blocked()
+        else:
+            await handle.resume(extend=extend_seconds, fail=fail, family=family)
+        return (await handle.describe()).state
+
+    state = use_client(store, send)
+    what_next = "" if state in INSTANCE_FINAL else ": a worker that has its workflow continues it"
+    line = Text.assemble((safe(instance_id), "bold cyan"), f" is {state}{what_next}")
     _print(line, {"id": instance_id, "state": state}, as_json=as_json)
+
+
+def _seconds(text: str, option: str) -> float:
+    """The seconds of a duration such as ``90``, ``30m`` or ``1h30m``."""
+    try:
+        return span_ms(float(text) if text.replace(".", "", 1).isdecimal() else text, option, least_ms=1) / MILLISECONDS
+    except ValueError as error:
+        raise UsageError(f"{option} takes seconds or a duration such as 30m or 2d, not {text!r}") from error
 
 
 def terminate(instance_id: str, reason: str | None = None, store: str | None = None, as_json: bool = False) -> None:

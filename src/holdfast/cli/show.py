@@ -49,7 +49,7 @@ from holdfast.core.flow.snapshot import version_of
 from holdfast.core.lifecycle import InstanceState
 from holdfast.core.updates import UpdateState
 from holdfast.errors import InstanceNotFound
-from holdfast.payloads.failures import Failure
+from holdfast.payloads.failures import RecordedFailure
 from holdfast.storage.contract import Store
 from holdfast.storage.records import InstanceNumber, InstanceRecord
 
@@ -308,7 +308,10 @@ class _Printer:
         for obstacle in described.obstacles:
             self._folded("stuck", "bold red", safe(obstacle))
         if described.blocked is not None and described.state is InstanceState.BLOCKED:
-            self._folded("blocked", "bold red", safe(described.blocked))
+            reason, _, trace = described.blocked.partition("\n")
+            self._folded("blocked", "bold red", safe(reason))
+            for line in safe_lines(trace, len(trace)).splitlines():
+                self._console.print(clipped(Text(line, "dim"), line_width(self._console)), soft_wrap=True)
         for damage in described.damage:
             self._folded("damaged", "bold red", safe(damage))
         if described.damage:
@@ -327,9 +330,9 @@ class _Printer:
             result = safe(report.outcome.decode(errors="replace"), longest)
             self._console.print(Text.assemble(("result ", "bold green"), result), soft_wrap=True)
 
-    def _print_failure(self, failure: Failure) -> None:
+    def _print_failure(self, failure: RecordedFailure) -> None:
         """Prints the failure and its causes, outermost first, then the traceback of the innermost."""
-        current: Failure | None = failure
+        current: RecordedFailure | None = failure
         innermost = failure
         label = "failed"
         while current is not None:

@@ -29,7 +29,7 @@ from holdfast.core.flow.snapshot import FlowSnapshot, NodeSnapshot, is_in
 from holdfast.core.ledger import SEED
 from holdfast.core.lifecycle import AttemptState
 from holdfast.flows.labels import detail_of, hold_label, kind_of
-from holdfast.payloads.failures import Failure
+from holdfast.payloads.failures import RecordedFailure
 
 NODE_COLUMNS: Final = ("key", "", "node", "does", "round", *STEP_COLUMNS)
 RIGHT: Final = (0, 5, 8)
@@ -76,7 +76,7 @@ class NodeTable:
         """A3: an activity that waits for its dependencies has an attempt that is not stored."""
         return self._is_open and node.digit is Digit.PENDING and isinstance(node.node.action, RunAction)
 
-    def _failure(self, node: NodeSnapshot) -> Failure | None:
+    def _failure(self, node: NodeSnapshot) -> RecordedFailure | None:
         data = None if node.failure is None else self._report.node_values.data(node.failure)
         return None if data is None else stored_failure(data)
 

@@ -21,6 +21,7 @@ from holdfast.client.views.instances import Values, attempt_view, is_external, m
 from holdfast.client.views.steps import StepReport, StepState, attempt_seconds, failure_of
 from holdfast.core.ledger import DIGITS
 from holdfast.core.lifecycle import AttemptState
+from holdfast.core.pauses import WITHHELD_MS
 from holdfast.storage.records import AttemptRecord, InstanceRecord, NoteRow
 
 STEP_COLUMNS: Final = ("attempt", "state", "ledger", "took", "")
@@ -58,7 +59,9 @@ def _attempt_row(attempt: AttemptRecord, now_ms: int) -> tuple[int, Cells]:
     seconds = attempt_seconds(attempt, now_ms)
     failure = failure_of(attempt)
     note = Text("" if failure is None else safe(short_failure(failure), LONGEST_NOTE), "red")
-    if attempt.started_at_ms is None and attempt.available_at_ms > now_ms:
+    if attempt.is_withheld:
+        note = Text("held by the pause", "dim") if failure is None else note
+    elif attempt.started_at_ms is None and now_ms < attempt.available_at_ms < WITHHELD_MS:
         note = Text(f"from {moment_text(attempt.available_at_ms)} UTC", "dim")
     elif attempt.state is AttemptState.READY and is_external(attempt):
         note = Text(f"for an executor of queue {safe(attempt.queue)}", "dim")

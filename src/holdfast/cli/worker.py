@@ -18,7 +18,7 @@ from holdfast.cli.exits import EXIT_INTERRUPTED
 from holdfast.cli.signals import EarlySignals, Signals, StoppedEarly, end_process, stopping_early
 from holdfast.cli.store_option import StoreName, store_path
 from holdfast.client.client import Client, connect
-from holdfast.client.embedded_worker import DEFAULT_MAX_ACTIVITIES, checked_loop_timeout_ms
+from holdfast.client.embedded_worker import DEFAULT_MAX_ACTIVITIES, checked_build, checked_loop_timeout_ms
 from holdfast.client.worker import Worker
 from holdfast.compose import display_name
 from holdfast.core.leases import LOOP_TIMEOUT_MS, WORKER_LEASE_MS
@@ -28,6 +28,7 @@ from holdfast.runtime.platform import Platform
 
 if TYPE_CHECKING:
     from holdfast.cli.metrics import ListenAddress
+    from holdfast.cli.otel import Providers
 
 logger = logging.getLogger("holdfast")
 
@@ -52,6 +53,8 @@ class WorkerRequest:
     detect_local_deaths: bool
     payload_limit: int
     metrics: "ListenAddress | None"
+    build: str
+    otel: "Providers | None"
 
 
 def worker(
@@ -64,13 +67,15 @@ def worker(
     drain_timeout: float = DRAIN_SECONDS,
     same_host: bool = True,
     metrics: str | None = None,
+    build: str | None = None,
+    otel: bool = False,
     payload_limit: int = PAYLOAD_LIMIT_BYTES,
     store: str | None = None,
 ) -> None:
     """Run workflows and activities that others start, until a signal ends the worker."""
     logging.basicConfig(level=logging.INFO, format=LOG_FORMAT)
     try:
-        with stopping_early() as early:
+        with stopping_early() as early, _otel(otel) as providers:
             modules = [load_module(source) for source in applications]
             registry = _registry(modules, applications)
             request = WorkerRequest(
@@ -87,6 +92,8 @@ def worker(
                     payload_limit, "--payload-limit", least=LEAST_PAYLOAD_LIMIT_BYTES, most=MOST_PAYLOAD_LIMIT_BYTES
                 ),
                 None if metrics is None else _metrics_address(metrics),
+                checked_build(build) or registry.build,
+                providers,
             )
             early.keep()
             code = asyncio.run(_work(request, early))
@@ -127,6 +134,17 @@ def _metrics_address(option: str) -> "ListenAddress":
     return parse_address(option)
 
 
+@contextmanager
+def _otel(is_asked_for: bool) -> "Generator[Providers | None]":
+    if not is_asked_for:
+        yield None
+        return
+    from holdfast.cli.otel import providers  # noqa: PLC0415 - for one option
+
+    with providers() as found:
+        yield found
+
+
 async def _work(request: WorkerRequest, early: EarlySignals) -> int:
     signals = Signals(request.drain_seconds)
     serving = asyncio.create_task(_serve(request, signals))
@@ -158,6 +176,9 @@ async def _serve(request: WorkerRequest, signals: Signals) -> None:
             max_activities=request.concurrency,
             lease=request.lease_seconds,
             loop_timeout=request.loop_timeout_seconds,
+            build=request.build,
+            tracing=None if request.otel is None else request.otel.tracer,
+            metrics=None if request.otel is None else request.otel.meter,
         )
         with _serving_metrics(request, client, running) as url:
             async with running:
@@ -188,7 +209,7 @@ def _headline(running: Worker, request: WorkerRequest) -> str:
     code = f"{count_text(len(registry.workflows), 'workflow')}, {count_text(len(registry.activities), 'activity')}"
     return (
         f"worker {running.key} serves {safe(', '.join(request.queues))} in {safe(display_name(request.path))}: "
-        f"{code}, {request.concurrency} at once, lease {request.lease_seconds:g} s"
+        f"{code}, {request.concurrency} at once, lease {request.lease_seconds:g} s, build {safe(request.build)}"
     )
 
 

@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING, Any, Never, Self, TypeVar, TypeVarTuple, overl
 
 from holdfast import compose
 from holdfast.authoring.registry import Registry
+from holdfast.authoring.retention import Age
 from holdfast.authoring.validation import DeadlineOption, StartTime, checked_name, start_deadline
 from holdfast.authoring.workflow import AnyWorkflow, BoundWorkflow
 from holdfast.client.embedded_worker import EmbeddedWorker, payload_limit_of
 from holdfast.client.handle import Handle
 from holdfast.client.instance_calls import InstanceCalls, NamedEvent, call_of, refuse_keywords
 from holdfast.client.restoring import RestoreProgress, RestoreReport, plan_restore, restore
+from holdfast.client.tracing import Tracing, trace
+from holdfast.client.views.builds import BuildView, read_builds
 from holdfast.client.views.instances import NEWEST, check_page, summary
 from holdfast.client.views.overview import QueueView, WorkerView, read_queues, read_workers
 from holdfast.core.admission import IdPolicy, IdPolicyOption
@@ -22,12 +25,14 @@ from holdfast.core.checks import parse_enum
 from holdfast.core.lifecycle import InstanceState
 from holdfast.errors import ClientClosed, UsageError
 from holdfast.payloads.limits import PAYLOAD_LIMIT_BYTES
+from holdfast.runtime.deletion import committing
 from holdfast.runtime.platform import Platform
 from holdfast.runtime.session import StoreSession
 from holdfast.storage.contract import SEARCH, Store
 from holdfast.storage.records import InstanceId
 
 if TYPE_CHECKING:
+    from holdfast.client.retention import PruneProgress, PruneReport, StateNames
     from holdfast.client.search import Count, InstancePage
 
 Ts = TypeVarTuple("Ts")
@@ -57,6 +62,7 @@ class Client:
             session.check_usable()
         await self._local.stop()
         await self._local.committer.drain()
+        await session.spans.close()
         self._calls.queries.stop()
         closed = f"{session.owner.name} was closed during this call; the instance continues without it"
         await session.close(ClientClosed(closed))
@@ -300,6 +306,10 @@ class Client:
         """Every queue that has work or is served by a worker, by name."""
         return await read_queues(self._calls.store)
 
+    async def builds(self) -> Sequence[BuildView]:
+        """The builds of the workers that the store knows, the one that was seen last first (R9)."""
+        return (await read_builds(self._calls.store)).builds
+
     # ------------------------------------------------------------ restoring
 
     async def restored(
@@ -319,6 +329,56 @@ class Client:
         if dry_run:
             return await plan_restore(store, force=force)
         return await restore(store, self._local.committer, force=force, progress=progress)
+
+    # ------------------------------------------------------------ deleting
+
+    async def delete(self, id: str) -> int:  # noqa: A002
+        """Delete a closed instance with all its descendants, in one commit (R31). Returns the number of instances.
+
+        The id is that of a root; a child is deleted with its root (`NotARoot`). While a member is open
+        (`FamilyOpen`), or has the attribute `keep` (`FamilyKept`), nothing is deleted. `DeleteRefused` is the base of
+        these errors. If several instances have had the id, the newest is deleted. The id can be used again.
+        """
+        store = compose.retention_store_of(self._calls.store)
+        from holdfast.client.retention import delete_family  # noqa: PLC0415 - few processes delete
+
+        return await delete_family(store, committing(self._session), InstanceId(checked_name(id, "an instance")))
+
+    async def prune(
+        self,
+        filter: str | None = None,  # noqa: A002
+        *,
+        older_than: Age | None = None,
+        state: "StateNames | None" = None,
+        workflow: str | None = None,
+        keep_last: int | None = None,
+        archive: str | Path | None = None,
+        dry_run: bool = False,
+        progress: "PruneProgress | None" = None,
+    ) -> "PruneReport":
+        """Delete closed instances with all their descendants: ``await client.prune(older_than="30d")`` (R31-R35).
+
+        A family is deleted when its root fits every condition, each member is closed, and the youngest end is older
+        than `older_than`. `filter` is a test of the root in the language of `list`. `keep_last` keeps so many of the
+        newest of each workflow and state. With `archive`, a file or a directory, every instance is written there and
+        synced before it is deleted. With `older_than` alone, or with `workflow`, executions before a `continue_as_new`
+        of open instances are deleted, too, unless there is an archive. `dry_run=True` deletes nothing and counts.
+        A call that was interrupted is repeated. `progress` receives the number of deleted instances.
+        """
+        store = compose.retention_store_of(self._calls.store)
+        from holdfast.client.retention import plan_prune, prune, prune_rule  # noqa: PLC0415 - few processes delete
+
+        rule = prune_rule(
+            store.now_ms(),
+            filter=filter,
+            older_than=older_than,
+            state=state,
+            workflow=workflow,
+            keep_last=keep_last,
+        )
+        if dry_run:
+            return await plan_prune(store, rule, progress=progress)
+        return await prune(store, committing(self._session), rule, archive=archive, progress=progress)
 
 
 class Connecting(Coroutine[Any, Any, Client]):
@@ -367,18 +427,22 @@ def connect(
     flows: Iterable[AnyWorkflow] = (),
     durability: str = "full",
     payload_limit: int = PAYLOAD_LIMIT_BYTES,
+    tracing: Tracing = None,
     _platform: Platform | None = None,
 ) -> Connecting:
     """A client without a worker. Workers may run in other processes, now or later. `store` is as for `Engine`.
 
     ``async with hf.connect("shop.db") as client:`` closes the client at the end of the block.
     ``client = await hf.connect("shop.db")`` needs a later ``await client.close()``.
+    With `tracing`, True or an OpenTelemetry tracer provider, starts, events and updates carry the trace of their
+    sender, and a worker of this client writes spans (extra ``holdfast[otel]``).
     """
 
     async def opened() -> Client:
         platform = _platform or Platform()
         limit = payload_limit_of(payload_limit)
         session = StoreSession(compose.open_store(store, durability, platform), platform, limit)
+        trace(session, tracing)
         client = Client(session, Registry(modules, workflows, (), flows))
         try:
             await session.open()

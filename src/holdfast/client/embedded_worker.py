@@ -7,6 +7,7 @@ Without a worker the client commits by itself, and starts and messages wait in t
 
 import asyncio
 import logging
+import os
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -14,6 +15,7 @@ import msgspec
 
 from holdfast.authoring.launcher import Launcher
 from holdfast.authoring.registry import Registry
+from holdfast.authoring.retention import Retention, checked_retention
 from holdfast.authoring.validation import (
     Duration,
     checked_integer,
@@ -26,7 +28,7 @@ from holdfast.authoring.workflow import Workflow
 from holdfast.core.admission import EventVerdict, ExistingInstance, IdPolicy, StartIdentity, StartVerdict, decide_start
 from holdfast.core.history import Started
 from holdfast.core.leases import SHORTEST_LOOP_TIMEOUT_MS
-from holdfast.errors import InstanceNotFound, InvalidOption, StoreError, UsageError, WorkerFenced
+from holdfast.errors import InstanceNotFound, InvalidOption, StoreError, UnknownWorkflow, UsageError, WorkerFenced
 from holdfast.payloads.limits import LEAST_PAYLOAD_LIMIT_BYTES, MOST_PAYLOAD_LIMIT_BYTES, PayloadLimit
 from holdfast.runtime.committer import Committer
 from holdfast.runtime.flow_versions import saved
@@ -46,6 +48,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("holdfast")
 
 DEFAULT_MAX_ACTIVITIES: Final = 100
+BUILD_VARIABLE: Final = "HOLDFAST_BUILD"
+"""Names the build of the code where `build=` is omitted."""
 
 
 class EmbeddedWorker:
@@ -62,8 +66,8 @@ class EmbeddedWorker:
         """Starts under a given id that are being committed; another start of the id waits for them."""
         self._saved_flows: frozenset[str] = frozenset()
         """The versions of flows that this client has stored."""
-        self._unknown: set[str] = set()
-        """The workflows for which `_warn_if_unknown` has logged a line."""
+        self._unknown: set[tuple[str, str | None]] = set()
+        """The workflows and versions for which `_warn_if_unknown` has logged a line."""
         session.results.watch = self._watch_soon
 
     # ------------------------------------------------------------ life of the worker
@@ -142,13 +146,13 @@ class EmbeddedWorker:
         worker = self.worker
         if worker is None:
             return await self._commit_unstarted(start, started)
-        if start.workflow in worker.registry.workflows and start.start_at_ms is None:
+        if worker.registry.find(start.workflow, start.version) is not None and start.start_at_ms is None:
             outcome = await (self._start_once if is_named else self._start_with_first_turn)(worker, start, started)
             if outcome is not None:
                 return outcome
         outcome = await self._commit_unstarted(start, started)
         worker.poll()
-        self._warn_if_unknown(worker, start.workflow)
+        self._warn_if_unknown(worker, start)
         return outcome
 
     async def _commit_unstarted(self, start: Start, started: Started) -> Outcome:
@@ -218,16 +222,16 @@ class EmbeddedWorker:
             case _:
                 return None
 
-    def _warn_if_unknown(self, worker: WorkerRuntime, workflow: str) -> None:
-        """Log, once for each name, that an engine started a workflow which it cannot run. A client may, for others."""
-        known = worker.registry.workflows
-        if self._session.owner is ENGINE and workflow not in known and workflow not in self._unknown:
-            self._unknown.add(workflow)
-            logger.warning(
-                "no workflow %r is registered here (known: %s): its instances wait for a worker that has it",
-                workflow,
-                ", ".join(sorted(known)) or "none",
-            )
+    def _warn_if_unknown(self, worker: WorkerRuntime, start: Start) -> None:
+        """Log, once for each version, that an engine started what it cannot run. A client may, for other workers."""
+        asked = (start.workflow, start.version)
+        if self._session.owner is not ENGINE or asked in self._unknown:
+            return
+        try:
+            worker.registry.workflow(*asked)
+        except UnknownWorkflow as error:
+            self._unknown.add(asked)
+            logger.warning("%s. Its instances wait for a worker that has it", error)
 
     # ------------------------------------------------------------ waiting for instances
 
@@ -297,8 +301,13 @@ def worker_options(
     loop_timeout: Duration | None,
     payload_limit: int | None = None,
     launchers: Mapping[str, Launcher] | None = None,
+    build: str | None = None,
+    retention: Retention | None = None,
 ) -> WorkerOptions:
-    """The options of a worker, checked. Without `queues` it serves those of its registered activities."""
+    """The options of a worker, checked. Without `queues` it serves those of its registered activities.
+
+    Without `build` the environment names the build; without both it is the hash of the registered code.
+    """
     served = registry.queues if queues is None else checked_sequence(queues, "queues")
     return WorkerOptions(
         queues=tuple(checked_name(queue, "a queue") for queue in served),
@@ -308,7 +317,15 @@ def worker_options(
         loop_timeout_ms=checked_loop_timeout_ms(loop_timeout, "loop_timeout"),
         payload_limit=None if payload_limit is None else payload_limit_of(payload_limit),
         launchers=checked_launchers(launchers),
+        build=checked_build(build),
+        retention=checked_retention(retention),
     )
+
+
+def checked_build(build: object) -> str:
+    """The option `build`, or the variable, checked; empty if neither names a build."""
+    named = os.environ.get(BUILD_VARIABLE, "") if build is None else build
+    return "" if build is None and not named else checked_name(named, "a build")
 
 
 def checked_launchers(launchers: object) -> dict[str, Launcher]:

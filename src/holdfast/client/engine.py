@@ -9,10 +9,13 @@ from holdfast import compose
 from holdfast.authoring.activity import AnyActivity
 from holdfast.authoring.launcher import Launcher
 from holdfast.authoring.registry import Registry
+from holdfast.authoring.retention import Retention
 from holdfast.authoring.validation import Duration
 from holdfast.authoring.workflow import AnyWorkflow
 from holdfast.client.client import Client
 from holdfast.client.embedded_worker import DEFAULT_MAX_ACTIVITIES, payload_limit_of, worker_options
+from holdfast.client.meters import Metrics, meter
+from holdfast.client.tracing import Tracing, trace
 from holdfast.core.leases import LOOP_TIMEOUT_MS, WORKER_LEASE_MS
 from holdfast.payloads.limits import PAYLOAD_LIMIT_BYTES
 from holdfast.runtime.platform import Platform
@@ -34,6 +37,11 @@ class Engine(Client):
     newest steps, but leaves the store consistent.
     `payload_limit` is the largest argument list, result or event in bytes (default 32 MiB).
     `launchers`, by queue, start programs for external activities (`hf.Launcher`).
+    `build` names the build of the code for `holdfast builds`, such as a commit. The default is the variable
+    HOLDFAST_BUILD, and without it a hash of the registered code.
+    With `tracing`, True or an OpenTelemetry tracer provider, it writes spans, and with `metrics`, True or a meter
+    provider, it counts (extra ``holdfast[otel]``).
+    `retention` says how long closed instances of its workflows are kept, unless a workflow has a retention of its own.
     """
 
     def __init__(
@@ -52,6 +60,10 @@ class Engine(Client):
         durability: str = "full",
         payload_limit: int = PAYLOAD_LIMIT_BYTES,
         launchers: Mapping[str, Launcher] | None = None,
+        build: str | None = None,
+        tracing: Tracing = None,
+        metrics: Metrics = None,
+        retention: Retention | None = None,
         _platform: Platform | None = None,
     ) -> None:
         registry = Registry(modules, workflows, activities, flows)
@@ -63,11 +75,15 @@ class Engine(Client):
             lease=lease,
             loop_timeout=loop_timeout,
             launchers=launchers,
+            build=build,
+            retention=retention,
         )
         platform = _platform or Platform()
         limit = payload_limit_of(payload_limit)
         session = StoreSession(compose.open_store(store, durability, platform), platform, limit, ENGINE)
+        trace(session, tracing)
         super().__init__(session, registry)
+        meter(session, self._local, metrics)
 
     async def open(self) -> None:
         """Open the store and start the worker, as `async with` does. `close` ends both."""

@@ -20,6 +20,7 @@ from holdfast.client.views.instances import (
     Values,
     check_page,
     event_fields,
+    require_there,
     summary,
 )
 from holdfast.client.views.obstacles import waiting_sentence
@@ -124,6 +125,25 @@ class Handle(Generic[R_co]):
         the next deploy or request. Raises `InstanceNotBlocked`, and `InstanceClosed` if the instance has ended.
         """
         await self._calls.retry_blocked(self._id, self.number)
+
+    async def pause(self, reason: str | None = None, *, family: bool = False) -> None:
+        """Pause the instance (R20): no turn is taken and no attempt begins until `resume`. Running bodies continue.
+
+        Returns when the pause is on disk. A second pause changes nothing. With `family` its open descendants are
+        paused, too. Raises `InstanceNotRunning` for an instance that is BLOCKED or was asked to cancel, and
+        `InstanceClosed`.
+        """
+        await self._calls.pauses.pause(self._id, self.number, reason, family=family)
+
+    async def resume(self, *, extend: Duration | None = None, fail: bool = False, family: bool = False) -> None:
+        """Let a PAUSED instance continue (R22). A deadline that has passed meanwhile is applied first.
+
+        `extend` moves the deadline by so much. If the instance was paused because an activity had used up its retries
+        (``on_exhausted="pause"``), the activity is tried again with a fresh budget; with `fail` it fails instead. With
+        `family` the PAUSED descendants continue, too. Raises `InstanceNotPaused`, `NothingExhausted` for a `fail`
+        without such an activity, and `InstanceClosed`.
+        """
+        await self._calls.pauses.resume(self._id, self.number, extend=extend, fail=fail, family=family)
 
     async def set_attributes(self, values: Mapping[str, AttributeValue | None]) -> dict[str, AttributeValue]:
         """Set attributes of the instance, and delete those whose value is None. Returns all that it has then.
@@ -272,7 +292,9 @@ class Handle(Generic[R_co]):
 
     async def state(self) -> dict[str, Any]:
         """The values that the workflow has in `hf.state`, as of its last commit, also after its end."""
-        values = await self._calls.store.read_state_values((await self._record()).number)
+        record = await self._record()
+        values = await self._calls.store.read_state_values(record.number)
+        await require_there(self._calls.store, record)
         return {key: decode(value) for key, value in values.items() if key}
 
     async def history(self, execution: int | None = None) -> list[HistoryEntry]:
@@ -311,6 +333,7 @@ class Handle(Generic[R_co]):
         events = await self._events(record)
         named = {payload.reference for _, event in events for payload in payloads_of(event)} - {""}
         payloads = await self._calls.store.read_payloads(record.number, named)
+        await require_there(self._calls.store, record)
         return [(turn, inline(event, payloads)) for turn, event in events]
 
     async def _events(self, record: InstanceRecord) -> list[tuple[int, HistoryEvent]]:

@@ -14,8 +14,10 @@ from holdfast.authoring.registry import Registry
 from holdfast.authoring.validation import StartTime, checked_name, checked_reason, checked_start_ms
 from holdfast.authoring.workflow import BoundWorkflow, Workflow
 from holdfast.client.embedded_worker import EmbeddedWorker
+from holdfast.client.pause_calls import PauseCalls
 from holdfast.client.queries import QueryClient
 from holdfast.client.updates import UpdateClient
+from holdfast.client.views.instances import require_there
 from holdfast.compose import open_contract_of, search_store_of
 from holdfast.core.admission import EventVerdict, IdPolicy, IdPolicyOption
 from holdfast.core.attributes import (
@@ -46,10 +48,11 @@ from holdfast.errors import (
     WorkflowTerminated,
 )
 from holdfast.payloads.encoding import decode, encode
-from holdfast.payloads.failures import Failure, failed_message, to_exception
+from holdfast.payloads.failures import RecordedFailure, failed_message, to_exception
 from holdfast.payloads.signature import Signature, input_hash
 from holdfast.runtime.session import StoreSession
 from holdfast.storage.contract import Store
+from holdfast.storage.instance_endings import decide_cancel
 from holdfast.storage.members.attempts import CancelActivity
 from holdfast.storage.members.contract_rows import InsertRequest
 from holdfast.storage.members.instances import RetryBlocked, SetAttributes, Start, Terminate
@@ -74,7 +77,7 @@ NamedEvent = tuple[str | Event[Any], Any]
 """An event with its value."""
 
 
-_failure: Final = msgspec.json.Decoder(Failure)
+_failure: Final = msgspec.json.Decoder(RecordedFailure)
 _payload: Final = msgspec.json.Decoder(Payload)
 
 
@@ -82,7 +85,8 @@ class WorkflowCall(msgspec.Struct, frozen=True):
     """A workflow with its encoded arguments. The arguments are not checked if the workflow is not registered here."""
 
     name: str
-    version: str
+    version: str | None
+    """None for a workflow that is called by name: its first turn chooses the version (R6)."""
     encoded: bytes
     signature: Signature | None
     deadline: Deadline | None
@@ -99,6 +103,7 @@ class InstanceCalls:
         self.local = local
         self.queries = QueryClient(session, registry, local)
         self.updates = UpdateClient(session, registry.resolve, local)
+        self.pauses = PauseCalls(session, local)
 
     @property
     def store(self) -> Store:
@@ -106,9 +111,9 @@ class InstanceCalls:
         self.session.check_usable()
         return self.session.store
 
-    def signature_of(self, workflow: str) -> Signature | None:
-        """The signature of a workflow, if it is registered here."""
-        known = self.registry.workflows.get(workflow)
+    def signature_of(self, workflow: str, version: str | None) -> Signature | None:
+        """The signature of a version of a workflow, if it is registered here."""
+        known = self.registry.find(workflow, version)
         return None if known is None else known.signature
 
     async def start(
@@ -128,6 +133,35 @@ class InstanceCalls:
 
         `trace`: the same commit writes a request in the state TRACE (C3).
         """
+        with self.session.spans.sending("start", call.name, instance_id) as context:
+            return await self._start(
+                call,
+                instance_id,
+                policy=policy,
+                event=event,
+                deadline=deadline,
+                is_named=is_named,
+                start_at=start_at,
+                trace=trace,
+                attributes=attributes,
+                context=context,
+            )
+
+    async def _start(
+        self,
+        call: WorkflowCall,
+        instance_id: InstanceId,
+        *,
+        policy: IdPolicyOption,
+        event: NamedEvent | None,
+        deadline: Deadline | None,
+        is_named: bool,
+        start_at: StartTime | None,
+        trace: bool,
+        attributes: Mapping[str, AttributeValue] | None,
+        context: str,
+    ) -> StartedInstance:
+        """`context` is the trace context of the start (M4)."""
         session = self.session
         start_at_ms = checked_start_ms(start_at, session.store.now_ms())
         session.payload_limit.checked(call.encoded, f"{call.name}(): the payload of the arguments")
@@ -137,11 +171,12 @@ class InstanceCalls:
         started = Started(
             time_ms=session.store.now_ms(),
             workflow=call.name,
-            version=call.version,
+            version=call.version or "",
             seed=session.platform.providers.seed(),
             input=Payload(msgspec.Raw(call.encoded)),
             flow="" if call.flow is None else await self.local.save_flow(call.flow),
             attributes=stored or None,
+            trace=context,
         )
         start = Start(
             id=instance_id,
@@ -150,7 +185,7 @@ class InstanceCalls:
             input=call.encoded,
             input_hash=input_hash(call.encoded),
             policy=parse_enum(IdPolicy, policy, "policy for ids"),
-            mail=None if event is None else self._event(instance_id, None, *named_value(event), None),
+            mail=None if event is None else self._event(instance_id, *named_value(event), context=context),
             deadline=deadline,
             key=None if call.flow is None else call.flow.first_key,
             start_at_ms=start_at_ms,
@@ -212,7 +247,7 @@ class InstanceCalls:
             if close is not None and (data := _inline_data(close)) is not None:
                 return self._decoded(instance_id, close.state, data, signature)
         record = await self.record(instance_id, number)
-        signature = signature or self.signature_of(record.workflow)
+        signature = signature or self.signature_of(record.workflow, record.version)
         while record.closed_at_ms is None:
             if record.state is InstanceState.BLOCKED:
                 raise WorkflowBlocked(f"{instance_id} is blocked: {record.blocked}")
@@ -246,7 +281,10 @@ class InstanceCalls:
     async def _outcome(self, record: InstanceRecord) -> bytes:
         payload = _payload.decode(record.outcome or b"{}")
         if payload.reference:
-            return (await self.store.read_payloads(record.number, [payload.reference]))[payload.reference]
+            found = await self.store.read_payloads(record.number, [payload.reference])
+            if payload.reference not in found:
+                await require_there(self.store, record)
+            return found[payload.reference]
         return bytes(payload.data)
 
     def _decoded(self, instance_id: InstanceId, state: InstanceState, data: bytes, signature: Signature | None) -> Any:
@@ -336,7 +374,8 @@ class InstanceCalls:
         found = delivered.instance
         if delivered.verdict is EventVerdict.CLOSED:
             raise InstanceClosed(f"{instance_id!r} is {found.state}, so it cannot be cancelled any more")
-        if found.state in (InstanceState.REQUESTED, InstanceState.BLOCKED):
+        ends_at_once = isinstance(found, InstanceRecord) and decide_cancel(found).ends_at_once
+        if ends_at_once:
             self.session.instance_closed(instance_id, found.number)
 
     async def cancel_activity(self, instance_id: InstanceId, number: InstanceNumber | None, activity: str) -> None:
@@ -377,25 +416,30 @@ class InstanceCalls:
     ) -> bool:
         """See `Handle.raise_event`."""
         self.session.check_usable()
-        message = self._event(instance_id, number, event, value, message_id)
-        outcome = await self.local.send(message)
-        if isinstance(outcome, Applied):
-            return True  # committed with the turn that took it
-        return was_delivered(instance_id, self.local.delivered(message, outcome), message)
+        name = event.name if isinstance(event, Event) else event
+        with self.session.spans.sending("event", name, instance_id) as context:
+            message = self._event(instance_id, event, value, number=number, message_id=message_id, context=context)
+            outcome = await self.local.send(message)
+            if isinstance(outcome, Applied):
+                return True  # committed with the turn that took it
+            return was_delivered(instance_id, self.local.delivered(message, outcome), message)
 
     def _event(
         self,
         instance_id: InstanceId,
-        number: InstanceNumber | None,
         event: str | Event[Any],
         value: Any,
-        message_id: str | None,
+        *,
+        number: InstanceNumber | None = None,
+        message_id: str | None = None,
+        context: str,
     ) -> Deliver:
         name, data = encoded_event(event, value)
         self.session.payload_limit.checked(data, f"the value of event {name!r}", value=value)
         unique = "" if message_id is None else checked_name(message_id, "a message")
         time_ms = self.session.store.now_ms()
-        received = EventReceived(time_ms=time_ms, name=name, value=Payload(msgspec.Raw(data)), id=unique)
+        value_stored = Payload(msgspec.Raw(data))
+        received = EventReceived(time_ms=time_ms, name=name, value=value_stored, id=unique, trace=context)
         return Deliver(id=instance_id, number=number, event=received, message_id=unique)
 
 
@@ -418,9 +462,11 @@ def call_of(registry: Registry, workflow: Any, args: tuple[Any, ...]) -> Workflo
             return _of(bound, workflow.encoded)
         case str():
             if workflow in registry.workflows:
-                return msgspec.structs.replace(call_of(registry, registry.workflows[workflow], args), flow=None)
+                return msgspec.structs.replace(
+                    call_of(registry, registry.workflows[workflow], args), version=None, flow=None
+                )
             return WorkflowCall(
-                checked_name(workflow, "a workflow"), "", encode(list(args), what="the arguments"), None, None
+                checked_name(workflow, "a workflow"), None, encode(list(args), what="the arguments"), None, None
             )
         case _:
             raise UsageError(f"{workflow!r} is not a workflow: mark the function with @hf.workflow, or give its name")

@@ -8,6 +8,7 @@ from holdfast.client.client import Client
 from holdfast.client.worker import Worker
 from holdfast.core.deadlines import MILLISECONDS
 from holdfast.runtime.metrics import WorkerMetrics
+from holdfast.runtime.observing import joined
 from holdfast.runtime.platform import precise_seconds
 
 
@@ -32,7 +33,7 @@ def observe(client: Client) -> WorkerMetrics:
     """Count what a client and its worker commit from now on."""
     session = client._session  # noqa: SLF001 - metrics are a part of the client
     metrics = WorkerMetrics(precise_seconds, session.store.now_ms)
-    session.observer = metrics
+    session.observer = joined(session.observer, metrics)
     return metrics
 
 

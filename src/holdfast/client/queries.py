@@ -16,11 +16,12 @@ from holdfast.authoring.handlers import Query
 from holdfast.authoring.registry import Registry
 from holdfast.authoring.validation import Duration, checked_duration_ms, checked_name
 from holdfast.client.embedded_worker import EmbeddedWorker
+from holdfast.client.views.instances import require_there
 from holdfast.core.lifecycle import InstanceState
 from holdfast.core.queries import Reply, ReplyKind, decode_answer
 from holdfast.errors import InstanceNotFound, QueryFailed, UnknownQuery, WorkflowBlocked
 from holdfast.payloads.encoding import decode
-from holdfast.payloads.failures import Failure, describe_error, to_exception
+from holdfast.payloads.failures import RecordedFailure, describe_error, to_exception
 from holdfast.payloads.limits import PayloadLimit
 from holdfast.runtime.committer import ignore_outcome
 from holdfast.runtime.crash_detection import CrashMarker
@@ -40,7 +41,9 @@ QUERY_SECONDS: Final = 10.0
 """The default time limit of a query."""
 ASK_AGAIN_SECONDS: Final = 2.0
 """How long a client that has the code waits for the owner of the instance before it tries to answer again."""
-_failure: Final = msgspec.json.Decoder(Failure)
+LOOK_SECONDS: Final = 1.0
+"""How often a client that waits for a reply looks whether the instance still exists (R38)."""
+_failure: Final = msgspec.json.Decoder(RecordedFailure)
 
 
 def encoded_arguments(args: tuple[Any, ...], what: str, limit: PayloadLimit) -> bytes:
@@ -120,13 +123,15 @@ class QueryClient:
         """The reply of the code in this process, or of a worker that finds the query in the store."""
         async for _ in self._session.changes.rounds():
             worker = self._local.running
-            queries = self._queries(worker, record.workflow)
+            queries = self._queries(worker, record)
             if queries is None:
                 patience = math.inf
             else:
                 here = await self._answer_here(queries, worker, record, name, data)
                 if isinstance(here, Reply):
                     return here
+                if here is Unanswered.GONE:
+                    await require_there(self._store, record)
                 if here is Unanswered.NEEDS_TURN and worker is not None:
                     continue  # the worker of this process takes the turn
                 patience = ASK_AGAIN_SECONDS
@@ -138,7 +143,7 @@ class QueryClient:
     async def _answer_here(
         self, queries: Queries, worker: WorkerRuntime | None, record: InstanceRecord, name: str, data: bytes
     ) -> Reply | Unanswered:
-        reply = await queries.ask(record.number, name, data)
+        reply = await queries.ask(record.number, name, data, record)
         is_elsewhere = record.owner is not None and (worker is None or record.owner != worker.lease.key)
         if isinstance(reply, Reply) and reply.kind is ReplyKind.REFUSED and is_elsewhere:
             # The owner may have code that fits the history, unlike this process.
@@ -166,6 +171,7 @@ class QueryClient:
             raise outcome.error
         loop = asyncio.get_running_loop()
         ends_at = loop.time() + seconds
+        look_at = loop.time() + LOOK_SECONDS
         try:
             async for _ in self._session.changes.rounds():
                 stored = await self._store.read_query_reply(query_row.id)
@@ -174,16 +180,20 @@ class QueryClient:
                     return None if reply.kind is ReplyKind.NOT_NOW else reply
                 if loop.time() >= ends_at:
                     return None
+                if loop.time() >= look_at:
+                    await require_there(self._store, record)
+                    look_at = loop.time() + LOOK_SECONDS
         finally:
             if not self._session.is_closed:  # else the row expires
                 self._local.committer.submit(DeleteQueries(query_id=query_row.id), ignore_outcome)
         raise AssertionError
 
-    def _queries(self, worker: WorkerRuntime | None, workflow: str) -> Queries | None:
-        """The part that runs the code of a workflow, of the worker or of this client; None if neither has the code."""
-        if worker is not None and workflow in worker.registry.workflows:
+    def _queries(self, worker: WorkerRuntime | None, record: InstanceRecord) -> Queries | None:
+        """The part that runs the code of an instance, of the worker or of this client; None if neither has it."""
+        asked = (record.workflow, record.version)
+        if worker is not None and worker.registry.find(*asked) is not None:
             return worker.query_service.queries
-        if workflow not in self._registry.workflows:
+        if self._registry.find(*asked) is None:
             return None
         if self._own_queries is None:
             marker = CrashMarker(self._store.crash_marker_folder)

@@ -27,13 +27,14 @@ from holdfast.errors import (
     WorkflowBlocked,
 )
 from holdfast.payloads.encoding import decode
-from holdfast.payloads.failures import Failure, Resolver, describe_error, to_exception
+from holdfast.payloads.failures import RecordedFailure, Resolver, describe_error, to_exception
 from holdfast.runtime.session import StoreSession
 from holdfast.storage.members.messages import Deliver
+from holdfast.storage.members.outcomes import TargetInstance
 from holdfast.storage.records import InstanceId, InstanceNumber, InstanceRecord, UpdateRow
 from holdfast.storage.wakeups import EVERY_CHANGE
 
-_failure: Final = msgspec.json.Decoder(Failure)
+_failure: Final = msgspec.json.Decoder(RecordedFailure)
 _payload: Final = msgspec.json.Decoder(Payload)
 
 
@@ -71,24 +72,45 @@ class UpdateClient:
         new_id = session.platform.providers.unique_text
         unique = new_id() if update_id is None else checked_name(update_id, "an update")
         what = what or f"the update {name!r} of {instance_id!r}"
-        event = UpdateAccepted(time_ms=self._store.now_ms(), id=unique, name=name, input=Payload(msgspec.Raw(data)))
         async with limited(
             within, f"{what} was not answered in time; send it again with id={unique!r} to wait for its reply"
         ):
-            watcher = EVERY_CHANGE + session.name
-            message = Deliver(id=instance_id, number=number, event=event, message_id=unique, watcher=watcher)
+            found = await self._send(instance_id, number, update_id=unique, name=name, data=data, what=what)
+            row = await self._answered(found.number, unique, what)
+            data = await self._data(found.number, row)
+        returns = update.annotation if isinstance(update, Update) else returns
+        return self._decoded(what, row.state, data, returns)
+
+    async def _send(
+        self,
+        instance_id: InstanceId,
+        number: InstanceNumber | None,
+        *,
+        update_id: str,
+        name: str,
+        data: bytes,
+        what: str,
+    ) -> InstanceRecord | TargetInstance:
+        """Put an update into the inbox of its instance."""
+        with self._session.spans.sending("update", name, instance_id) as context:
+            event = UpdateAccepted(
+                time_ms=self._store.now_ms(),
+                id=update_id,
+                name=name,
+                input=Payload(msgspec.Raw(data)),
+                trace=context,
+            )
+            watcher = EVERY_CHANGE + self._session.name
+            message = Deliver(id=instance_id, number=number, event=event, message_id=update_id, watcher=watcher)
             delivered = await self._local.deliver(message)
             found = delivered.instance
             if delivered.verdict is EventVerdict.CLOSED:
                 raise InstanceClosed(f"{instance_id!r} is {found.state}: {what} was not taken")
             if delivered.verdict is EventVerdict.CONFLICT:
-                raise UpdateConflict(await self._conflict(found.number, unique, name))
+                raise UpdateConflict(await self._conflict(found.number, update_id, name))
             if delivered.verdict is EventVerdict.MAILBOX_FULL:
                 raise MailboxFull(f"too many updates of {instance_id!r} wait for their answers: {what} was not taken")
-            row = await self._answered(found.number, unique, what)
-            data = await self._data(found.number, row)
-        returns = update.annotation if isinstance(update, Update) else returns
-        return self._decoded(what, row.state, data, returns)
+            return found
 
     async def release(
         self,

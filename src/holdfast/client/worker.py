@@ -8,10 +8,13 @@ from typing import Any, Self
 from holdfast.authoring.activity import AnyActivity
 from holdfast.authoring.launcher import Launcher
 from holdfast.authoring.registry import Registry
+from holdfast.authoring.retention import Retention
 from holdfast.authoring.validation import Duration, checked_duration_ms
 from holdfast.authoring.workflow import AnyWorkflow
 from holdfast.client.client import Client
 from holdfast.client.embedded_worker import DEFAULT_MAX_ACTIVITIES, worker_options
+from holdfast.client.meters import Metrics, meter
+from holdfast.client.tracing import Tracing, trace
 from holdfast.core.leases import LOOP_TIMEOUT_MS, WORKER_LEASE_MS
 from holdfast.errors import UsageError
 from holdfast.runtime.worker import DEFAULT_CACHE_SIZE, WorkerRuntime
@@ -24,7 +27,10 @@ class Worker:
     activities at once, and keeps at most `cache_size` instances in memory. Other workers take over its work when its
     `lease`, in seconds, expires without a heartbeat, or when its event loop has not run for `loop_timeout` seconds.
     The default of `payload_limit` is that of the client. A client has at most one worker at a time.
-    `launchers`, by queue, start programs for external activities (`hf.Launcher`).
+    `launchers`, by queue, start programs for external activities (`hf.Launcher`). `build` names the build of the code,
+    as for `hf.Engine`.
+    `tracing` and `metrics` are as for `Engine`, and apply to the client as well.
+    `retention` says how long closed instances of its workflows are kept, unless a workflow has a retention of its own.
     """
 
     def __init__(
@@ -42,6 +48,10 @@ class Worker:
         loop_timeout: Duration | None = LOOP_TIMEOUT_MS / 1000,
         payload_limit: int | None = None,
         launchers: Mapping[str, Launcher] | None = None,
+        build: str | None = None,
+        tracing: Tracing = None,
+        metrics: Metrics = None,
+        retention: Retention | None = None,
     ) -> None:
         if not _is_client(client):
             raise UsageError(f"a worker needs a client: await hf.connect(...), not {client!r}")
@@ -57,11 +67,15 @@ class Worker:
             loop_timeout=loop_timeout,
             payload_limit=payload_limit,
             launchers=launchers,
+            build=build,
+            retention=retention,
         )
         if not self._registry.workflows and not self._registry.activities:
             raise UsageError(
                 "a worker needs something to run: modules=[...], workflows=[...], activities=[...] or flows=[...]"
             )
+        trace(self._session, tracing)
+        meter(self._session, self._local, metrics)
         self._runtime: WorkerRuntime | None = None
         self._leaving = asyncio.Event()
         self._stopping = asyncio.Event()

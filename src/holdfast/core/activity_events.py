@@ -11,6 +11,7 @@ import msgspec
 
 from holdfast.core.activity_options import SILENCE_AFTER_CANCEL_MS, ActivityOptions
 from holdfast.core.lifecycle import ATTEMPT_FINAL, ATTEMPT_TABLE, AttemptEvent, AttemptState
+from holdfast.core.pauses import is_withheld
 
 MOST_WAITING: Final = 1_000
 """Rows of one attempt that wait for RUNNING or for a sequence. The next one is refused."""
@@ -203,6 +204,8 @@ def _judge_kind(attempt: OfferedAttempt, kind: ReportKind, *, now_ms: int) -> Re
         return APPLY if state is _S.RUNNING else _refused("a cancel was requested, so that nothing takes the response")
     if ATTEMPT_TABLE[state].get(EVENT_OF[kind]) is None:
         return _refused(f"an attempt that is {state} has no transition {kind}")
+    if state is _S.READY and kind is not _K.CANCEL and is_withheld(attempt.available_at_ms):
+        return _refused("its instance is PAUSED, so that nothing takes the attempt out of READY")
     if state is _S.READY and kind is not _K.CANCEL and attempt.available_at_ms > now_ms:
         return _refused(f"the attempt is a retry that is available in {attempt.available_at_ms - now_ms} ms")
     return APPLY

@@ -59,6 +59,8 @@ class NoRetry(msgspec.Struct, frozen=True):
     """The activity fails."""
 
     reason: str
+    is_exhausted: bool = True
+    """Its retries are used up; False if the failure itself is not retried."""
 
 
 RetryDecision = RetryLater | NoRetry
@@ -98,7 +100,7 @@ def after_failure(
     """
     barred = policy.non_retryable.intersection(error_types)
     if barred:
-        return NoRetry(f"{min(barred)} is not retried")
+        return NoRetry(f"{min(barred)} is not retried", is_exhausted=False)
     if policy.attempts is not None and failures >= policy.attempts:
         return NoRetry("it was the only attempt" if failures == 1 else f"all {failures} attempts failed")
     delay = delay_ms(policy, failures, random_number)
@@ -176,6 +178,10 @@ class ActivityOptions(msgspec.Struct, frozen=True):
     """Chosen by the call: whether the body runs in a process. Otherwise the activity of the worker decides."""
     on_cancel: OnCancel | UnsetType = UNSET
     """UNSET: `OnCancel.REQUEST`."""
+    trace: str | msgspec.UnsetType = msgspec.UNSET
+    """The trace context of the execution that scheduled the attempt; not stored if it is not traced (M4)."""
+    pauses: bool = False
+    """When its retries are used up, its instance is paused and a person decides (R26)."""
 
     def expires_at_ready_ms(self, *, scheduled_at_ms: int, available_at_ms: int) -> int | None:
         """A5: the time at which a queued attempt expires. The delay of a retry does not count as waiting."""
@@ -222,9 +228,14 @@ def encode_options(options: ActivityOptions) -> bytes:
     return _encoder.encode(options)
 
 
+def with_trace(encoded: bytes, trace: str) -> bytes:
+    """Encoded options without a trace context, with this one."""
+    return b'%s,"trace":%s}' % (encoded[:-1], _encoder.encode(trace))
+
+
 @lru_cache(maxsize=1_000)
 def decode_options(data: bytes) -> ActivityOptions:
-    """The options of a stored attempt. The attempts of one activity have the same ones, hence the cache."""
+    """The options of a stored attempt. The attempts of one activity have the same ones unless they are traced."""
     return _decoder.decode(data)
 
 

@@ -33,6 +33,7 @@ class DeadlineVerdict(Enum):
 
     ASK = "the code is asked to end, and its grace begins"
     WAIT = "the code was asked before; its grace begins"
+    HOLD = "it is paused; the deadline is applied when it is resumed"
     END = "it ends as failed, without its code"
     NOTHING = "it has ended"
 
@@ -44,7 +45,7 @@ AT_DEADLINE: Final[Mapping[InstanceState, DeadlineVerdict]] = MappingProxyType(
     {
         _I.REQUESTED: _D.END,
         _I.RUNNING: _D.ASK,
-        _I.PAUSED: _D.ASK,
+        _I.PAUSED: _D.HOLD,
         _I.BLOCKED: _D.END,
         _I.CANCEL_REQUESTED: _D.WAIT,
         **dict.fromkeys(INSTANCE_FINAL, _D.NOTHING),
@@ -64,7 +65,7 @@ _WAY_TO_FAILED: Final[Mapping[InstanceState, tuple[InstanceEvent, ...]]] = Mappi
 def at_deadline(state: InstanceState | str, *, grace_ms: int, is_grace_over: bool) -> DeadlineVerdict:
     """Decide about an instance whose deadline or grace period has passed. Without a grace period it ends at once."""
     verdict = AT_DEADLINE[parse_enum(InstanceState, state, "state of an instance")]
-    if verdict is DeadlineVerdict.NOTHING or (grace_ms > 0 and not is_grace_over):
+    if verdict in (DeadlineVerdict.NOTHING, DeadlineVerdict.HOLD) or (grace_ms > 0 and not is_grace_over):
         return verdict
     return DeadlineVerdict.END
 

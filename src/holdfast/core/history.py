@@ -65,6 +65,8 @@ class Started(HistoryEventBase, frozen=True, tag="started"):
     time_ms: int
     workflow: str
     version: str
+    """The version on which the execution runs, recorded by its first turn. Before that, the version of the start, or ""
+    if none was chosen."""
     seed: int
     input: Payload
     execution: int = 1
@@ -85,6 +87,8 @@ class Started(HistoryEventBase, frozen=True, tag="started"):
     """The id of the topmost ancestor; empty without a parent, and in executions that older releases started."""
     begins_at_ms: int = 0
     """The code begins at this time, if it is later: the delay of a retry."""
+    trace: str = ""
+    """The trace context of the start (`core.trace_context`); empty if it was not traced (M4)."""
 
 
 class ActivityCompleted(HistoryEventBase, frozen=True, tag="activity_completed"):
@@ -127,6 +131,8 @@ class EventReceived(HistoryEventBase, frozen=True, tag="event_received"):
     id: str = ""
     at_end: bool = False
     """It was in the inbox when the main function ended, and was applied before its tasks were cancelled (G14)."""
+    trace: str = ""
+    """The trace context of its sender."""
 
 
 class CancelRequested(HistoryEventBase, frozen=True, tag="cancel_requested"):
@@ -234,6 +240,8 @@ class UpdateAccepted(HistoryEventBase, frozen=True, tag="update_accepted"):
     input: Payload
     at_end: bool = False
     """As in `EventReceived`."""
+    trace: str = ""
+    """As in `EventReceived`."""
 
 
 # ---------------------------------------------------------------- commands
@@ -320,6 +328,20 @@ class SideEffectRecorded(HistoryEventBase, frozen=True, tag="side_effect_recorde
 
     def describe(self) -> str:
         return f"side effect number {self.number}"
+
+
+class PatchApplied(HistoryEventBase, frozen=True, tag="patch_applied"):
+    """The code reached ``hf.patched(name)`` for the first time in this execution, and takes the new branch (R14).
+
+    Replay does not compare it with what the code does: code without the call takes the new branch, too.
+    """
+
+    identity = ("name",)
+
+    name: str
+
+    def describe(self) -> str:
+        return f"the patch {self.name!r}"
 
 
 class ExecutionCompleted(HistoryEventBase, frozen=True, tag="workflow_completed"):
@@ -463,6 +485,8 @@ class ContinuedAsNew(HistoryEventBase, frozen=True, tag="continued_as_new"):
     payload_field = "input"
 
     input: Payload
+    on_newest: bool = False
+    """The next execution moves to the newest version (R7)."""
 
     def describe(self) -> str:
         return "the end of this execution, to be continued as new"
@@ -653,6 +677,7 @@ Command = (
     | TimerStarted
     | TimerCancelled
     | SideEffectRecorded
+    | PatchApplied
     | ExecutionCompleted
     | ExecutionFailed
     | EventAwaited

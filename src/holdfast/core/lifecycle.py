@@ -66,6 +66,7 @@ class InstanceEvent(StrEnum):
     CONTINUE_AS_NEW = "continue_as_new"
     PAUSE = "pause"
     RESUME = "resume"
+    RESUME_REQUESTED = "resume_requested"
     BLOCK = "block"
     UNBLOCK = "unblock"
     REQUEST_CANCEL = "request_cancel"
@@ -136,6 +137,7 @@ INSTANCE_TABLE: Final[Mapping[InstanceState, Mapping[InstanceEvent, InstanceStat
     {
         _I.REQUESTED: {
             _V.START: _I.RUNNING,
+            _V.PAUSE: _I.PAUSED,
             _V.BLOCK: _I.BLOCKED,
             _V.CANCEL: _I.CANCELLED,
             _V.TERMINATE: _I.TERMINATED,
@@ -151,6 +153,7 @@ INSTANCE_TABLE: Final[Mapping[InstanceState, Mapping[InstanceEvent, InstanceStat
         },
         _I.PAUSED: {
             _V.RESUME: _I.RUNNING,
+            _V.RESUME_REQUESTED: _I.REQUESTED,
             _V.REQUEST_CANCEL: _I.CANCEL_REQUESTED,
             _V.TERMINATE: _I.TERMINATED,
         },

@@ -65,13 +65,16 @@ class ScheduledChild(NamedTuple):
     named: bool
     """Whether the code or the flow chose the id."""
     workflow: str
-    version: str
+    version: str | None
+    """None: the worker that takes its first turn chooses it (R6)."""
     input: bytes
     deadline: Deadline | None
     parent_close: ParentClose
     seed: int
     depth: int
     policy: IdPolicy = IdPolicy.IDEMPOTENT
+    trace: str = ""
+    """The trace context of the execution that starts it."""
 
 
 class CancelledChild(NamedTuple):
@@ -89,6 +92,8 @@ class SentEvent(NamedTuple):
     target: str
     name: str
     data: bytes
+    trace: str = ""
+    """The trace context of the sender."""
     is_awaited: bool = False
     """The code waits for the verdict."""
 
@@ -202,10 +207,16 @@ class TurnOutput:
 class Run(Protocol):
     """One execution in memory, as its owner drives it. It does no I/O: its owner commits `take_output`."""
 
+    trace: str
+    """The trace context of the start, which the next execution gets; empty if it was not traced."""
+
     @property
     def identity(self) -> ExecutionId: ...
     @property
-    def version(self) -> str: ...
+    def version(self) -> str:
+        """The version of the workflow on which it runs."""
+        ...
+
     @property
     def parent(self) -> str:
         """The id of the parent instance; empty if there is none."""
@@ -224,6 +235,11 @@ class Run(Protocol):
     @property
     def seed(self) -> int:
         """The seed of the random numbers and ids of this execution; no other execution has it."""
+        ...
+
+    @property
+    def began_at_ms(self) -> int:
+        """The time of the start of this execution."""
         ...
 
     @property
@@ -354,7 +370,7 @@ def schedule_child(
     number: int,
     *,
     workflow: str,
-    version: str,
+    version: str | None,
     encoded: bytes,
     deadline: Deadline | None,
     parent_close: ParentClose,

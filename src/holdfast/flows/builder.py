@@ -17,6 +17,7 @@ from enum import IntEnum
 from typing import Any, TypeAlias, TypedDict, cast
 
 from holdfast.authoring.activity import Activity, AnyActivity
+from holdfast.authoring.call_options import OnExhausted
 from holdfast.authoring.definition import Definition
 from holdfast.authoring.retry import Retry
 from holdfast.authoring.validation import checked_name
@@ -306,6 +307,7 @@ class FlowBuilder(FlowWorkflow):
         start_to_close: float | timedelta | str | None = None,
         schedule_to_close: float | timedelta | str | None = None,
         heartbeat: float | timedelta | str | None = None,
+        on_exhausted: OnExhausted | None = None,
     ) -> NodeRef:
         """Run an activity. `input` has its arguments: a mapping by name, a list by position, or one expression.
 
@@ -326,6 +328,7 @@ class FlowBuilder(FlowWorkflow):
             "start_to_close": start_to_close,
             "schedule_to_close": schedule_to_close,
             "heartbeat": heartbeat,
+            "on_exhausted": on_exhausted,
         }
         return self._add(node_id, "run", after, arguments)
 

@@ -167,12 +167,19 @@ def _activity(code: ActivityLookup, rules: RunRules) -> NodeActivity:
     return NodeActivity(code.name, options, encode_options(options), stream)
 
 
-_TIMES: Final = ("schedule_to_start_ms", "start_to_close_ms", "schedule_to_close_ms", "heartbeat_ms", "queue")
+_OVERRIDES: Final = (
+    "schedule_to_start_ms",
+    "start_to_close_ms",
+    "schedule_to_close_ms",
+    "heartbeat_ms",
+    "queue",
+    "pauses",
+)
 
 
 def options_with(options: ActivityOptions, rules: RunRules) -> ActivityOptions:
     """The options of an activity, with those of a node applied."""
-    overrides = {name: value for name in _TIMES if (value := getattr(rules, name)) is not None}
+    overrides = {name: value for name in _OVERRIDES if (value := getattr(rules, name)) is not None}
     retry = options.retry if rules.retry is None else _retry_with(options.retry, rules.retry)
     return replace(options, retry=retry, **overrides)
 

@@ -267,7 +267,7 @@ def _start_child(run: NodeRun, compiled: CompiledNode, place: NodePlace, own: It
         ParentInfo(run.identity, run.seed, run.depth),
         number,
         workflow=action.workflow,
-        version="",
+        version=None,
         encoded=encoded,
         deadline=None,
         parent_close=ParentClose.ABANDON if action.detached else ParentClose.TERMINATE,

@@ -69,13 +69,13 @@ from holdfast.flows.node_actions import (
     stop_node,
 )
 from holdfast.flows.workflow import read_input
-from holdfast.payloads.failures import Failure, Resolver, failure_of, qualified_name
+from holdfast.payloads.failures import RecordedFailure, Resolver, failure_of, qualified_name
 from holdfast.payloads.limits import PayloadLimit
 
 MOST_ROUNDS_AT_ONCE: Final = 1_000
 """Rounds of cycles in one turn: a cycle that waits for nothing would never end."""
 _encode: Final = msgspec.json.Encoder().encode
-_decode: Final = msgspec.json.Decoder(Failure).decode
+_decode: Final = msgspec.json.Decoder(RecordedFailure).decode
 
 ANYTHING: Final = "Exception"
 """Catches every error of an activity, also one whose type is not known here."""
@@ -130,6 +130,7 @@ class FlowRun:
         "_unclear_edges",
         "_unclear_nodes",
         "_watch",
+        "began_at_ms",
         "depth",
         "flow",
         "identity",
@@ -144,6 +145,7 @@ class FlowRun:
         "scheduler",
         "seed",
         "state",
+        "trace",
         "values",
         "version",
     )
@@ -172,11 +174,13 @@ class FlowRun:
         self.scheduler.lasting = flow.lasting
         self._payloads = {} if payloads is None else payloads
         self.values = InstanceValues(flow, identity.instance_id, self.state, self._payloads)
-        self.version = ""
+        self.version = flow.definition.version
         self.parent = ""
         self.root = ""
         self.depth = 0
         self.seed = 0
+        self.trace = ""
+        self.began_at_ms = 0
         self.now_ms = 0
         self.output = TurnOutput()
         """The output of this turn."""
@@ -302,7 +306,7 @@ class FlowRun:
         del has_more
         self.now_ms = max(self.now_ms, event.time_ms)
         if type(event) is ev.Started and not event.flow:
-            event = msgspec.structs.replace(event, flow=self.flow.hash)
+            event = msgspec.structs.replace(event, flow=self.flow.hash, version=self.version)
         self.output.events.append(event)
         place = self.state.apply(event)
         if not self.is_done:
@@ -494,10 +498,11 @@ class FlowRun:
 
     def _take_start(self, event: ev.Started) -> None:
         self.seed = event.seed
-        self.version = event.version
         self.parent = event.parent
         self.root = event.root
         self.depth = event.depth
+        self.trace = event.trace
+        self.began_at_ms = event.time_ms
         self.values.set_input(read_input(self.flow.definition, bytes(self.data_of(event.input))))
 
     def _started(self, event: ev.Started, _: NodePlace | None) -> None:

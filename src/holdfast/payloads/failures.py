@@ -1,7 +1,7 @@
 """Exceptions as data: recorded where they are raised, and raised again elsewhere with their type.
 
 `failure_of` always succeeds and is bounded: endless messages, cyclic causes, huge groups and a ``str()`` that
-raises all give a readable `Failure`. Characters that JSON or a database cannot store are replaced.
+raises all give a readable `RecordedFailure`. Characters that JSON or a database cannot store are replaced.
 
 `to_exception` returns the original type where the caller's resolver knows it, so that ``except Declined``
 works on the other side of the store, and otherwise a `RemoteError` with the name of the type. It never
@@ -48,7 +48,7 @@ _NEVER_RAISED_AGAIN: Final = (StopIteration, StopAsyncIteration, BaseExceptionGr
 """Python turns the first two into other errors inside coroutines; a group without members cannot be made."""
 
 
-class Failure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class RecordedFailure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One exception with its causes. `arguments` is None if JSON cannot hold them."""
 
     type: str
@@ -58,8 +58,8 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     attributes: dict[str, Any] = {}
     notes: tuple[str, ...] = ()
     traceback: str = ""
-    cause: "Failure | None" = None
-    members: tuple["Failure", ...] = ()
+    cause: "RecordedFailure | None" = None
+    members: tuple["RecordedFailure", ...] = ()
     """Of an exception group."""
     retryable: bool | None = None
     """None leaves the decision to the retry policy."""
@@ -73,7 +73,7 @@ MOST_BASES: Final = 8
 
 
 class _ErrorType(msgspec.Struct):
-    """The part of a `Failure` that names its type."""
+    """The part of a `RecordedFailure` that names its type."""
 
     type: str
 
@@ -87,7 +87,7 @@ def error_name(encoded: bytes) -> str:
 
 
 def qualified_name(cls: type) -> str:
-    """The name of a type in a `Failure`, by which a resolver finds it."""
+    """The name of a type in a `RecordedFailure`, by which a resolver finds it."""
     return shorten(f"{cls.__module__}.{cls.__qualname__}", _TYPE_NAME_LIMIT)
 
 
@@ -118,7 +118,7 @@ def resolve_builtin(name: str) -> type[BaseException] | None:
     return found if isinstance(found, type) and issubclass(found, BaseException) else None
 
 
-def failure_of(exception: BaseException, *, retryable: bool | None = None) -> Failure:
+def failure_of(exception: BaseException, *, retryable: bool | None = None) -> RecordedFailure:
     """`exception` as data, with its causes, bounded. It never raises."""
     recorder = _Recorder()
     failure = recorder.record(exception)
@@ -145,10 +145,10 @@ class _Recorder:
     def __init__(self) -> None:
         self._seen: set[int] = set()
 
-    def record(self, exception: BaseException) -> Failure:
+    def record(self, exception: BaseException) -> RecordedFailure:
         self._seen.add(id(exception))
         message = _message_of(exception)
-        members: list[Failure] = []
+        members: list[RecordedFailure] = []
         notes = _notes_of(exception)
         if (group := _as_group(exception)) is not None:
             message = _clean(str(group.message))
@@ -157,7 +157,7 @@ class _Recorder:
                 notes.append(f"{left_out} more exceptions of this group were left out")
         cause = _cause_of(exception)
         arguments = None if members else _storable_arguments(exception)
-        return Failure(
+        return RecordedFailure(
             type=_clean(qualified_name(type(exception))),
             message=message,
             arguments=arguments,
@@ -251,7 +251,7 @@ def _is_storable(value: object) -> bool:
     return len(data) <= ARGUMENTS_LIMIT_BYTES and not is_deeper_than(ARGUMENTS_MAX_DEPTH, data)
 
 
-def to_exception(failure: Failure, resolve: Resolver) -> Exception:
+def to_exception(failure: RecordedFailure, resolve: Resolver) -> Exception:
     """The exception that `failure` records, ready to be raised; its causes are in ``__cause__``."""
     members = [to_exception(member, resolve) for member in failure.members]
     exception = _rebuild(failure, resolve(failure.type), members)
@@ -266,7 +266,7 @@ def to_exception(failure: Failure, resolve: Resolver) -> Exception:
     return exception
 
 
-def _rebuild(failure: Failure, cls: type[BaseException] | None, members: list[Exception]) -> Exception:
+def _rebuild(failure: RecordedFailure, cls: type[BaseException] | None, members: list[Exception]) -> Exception:
     if members:
         return _rebuild_group(failure, cls, members)
     if cls is not None and issubclass(cls, Exception) and not issubclass(cls, _NEVER_RAISED_AGAIN):
@@ -275,10 +275,13 @@ def _rebuild(failure: Failure, cls: type[BaseException] | None, members: list[Ex
             return _make(cls, arguments, failure.attributes)
         except (TypeError, ValueError, AttributeError):
             pass  # a built-in that these arguments do not fit: the name and message are kept instead
-    return RemoteError(failure.message, failure.type, failure.attributes)
+    unknown = RemoteError(failure.message, failure.type, failure.attributes)
+    if failure.bases:
+        unknown.bases = failure.bases
+    return unknown
 
 
-def _rebuild_group(failure: Failure, cls: type[BaseException] | None, members: list[Exception]) -> Exception:
+def _rebuild_group(failure: RecordedFailure, cls: type[BaseException] | None, members: list[Exception]) -> Exception:
     if cls is not None and issubclass(cls, ExceptionGroup):
         group_class = cast("type[ExceptionGroup[Exception]]", cls)
         if group_class.__new__ is ExceptionGroup.__new__ and group_class.__init__ is ExceptionGroup.__init__:

@@ -24,7 +24,8 @@ class ChildCall(NamedTuple):
     """A workflow and its input. A workflow that is called by name has no signature, and its result is plain JSON."""
 
     name: str
-    version: str
+    version: str | None
+    """None for a workflow that is called by name: the version is chosen by its first turn (R6)."""
     encoded: bytes
     signature: Signature | None
     deadline: Deadline | None = None

@@ -11,7 +11,7 @@ import msgspec
 
 from holdfast.core.history import Payload
 from holdfast.core.run import LogLine, TurnOutput
-from holdfast.payloads.failures import Failure, Resolver, to_exception
+from holdfast.payloads.failures import RecordedFailure, Resolver, to_exception
 from holdfast.payloads.limits import PayloadLimit
 from holdfast.replay.guard import Guarded
 from holdfast.replay.loop.event_loop import WorkflowLoop
@@ -21,7 +21,7 @@ LIMIT_IS_FIXED: Final = (
     "raise payload_limit of the worker: an execution keeps the limit that it began with, so a new instance, or the "
     "next execution after hf.continue_as_new, has the new limit"
 )
-_decode_failure: Final = msgspec.json.Decoder(Failure).decode
+_decode_failure: Final = msgspec.json.Decoder(RecordedFailure).decode
 
 
 class RunContext:

@@ -30,11 +30,12 @@ class Continuable(Protocol):
 
 
 class ContinueAsNew(BaseException):
-    """Ends the main function. `encoded` is the input of the next execution."""
+    """Ends the main function. `encoded` is the input of the next execution, which may move to the newest version."""
 
-    def __init__(self, encoded: bytes) -> None:
+    def __init__(self, encoded: bytes, *, on_newest: bool = False) -> None:
         super().__init__("continued as new")
         self.encoded = encoded
+        self.on_newest = on_newest
 
 
 def continue_as_new(
@@ -43,6 +44,8 @@ def continue_as_new(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
     checked: Callable[[bytes, str], bytes],
+    *,
+    on_newest: bool = False,
 ) -> NoReturn:
     """Raise `ContinueAsNew`, if this is the main task. The arguments are checked here, at the call of the code."""
     current = asyncio.current_task()
@@ -53,7 +56,7 @@ def continue_as_new(
             "let that task return, and call it where it is awaited"
         )
     encoded = code.signature.encode_arguments(args, kwargs)
-    raise ContinueAsNew(checked(encoded, f"{code.name}(): the payload of the arguments"))
+    raise ContinueAsNew(checked(encoded, f"{code.name}(): the payload of the arguments"), on_newest=on_newest)
 
 
 def find_continuation(error: BaseException) -> ContinueAsNew | None:

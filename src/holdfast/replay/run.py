@@ -11,7 +11,7 @@ import asyncio
 import logging
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import Random  # noqa: TID251 - seeded from the history: the same numbers in every replay
 from typing import Any, Final, NoReturn, Protocol
 
@@ -33,11 +33,12 @@ from holdfast.core.run import (
     SliceRunner,
     TurnOutput,
 )
-from holdfast.errors import DeadlineExceeded, ForbiddenInWorkflow, HistoryMismatch, PayloadError
+from holdfast.errors import DeadlineExceeded, ForbiddenInWorkflow, PayloadError
 from holdfast.payloads.failures import Resolver, describe_error, failure_of
 from holdfast.payloads.limits import PayloadLimit
 from holdfast.payloads.pydantic_models import constraints_ignored
 from holdfast.payloads.signature import Signature
+from holdfast.replay import recorded_steps
 from holdfast.replay.activities import Activities
 from holdfast.replay.children import Children
 from holdfast.replay.context import RunContext
@@ -51,6 +52,7 @@ from holdfast.replay.loop.tasks import Evicted
 from holdfast.replay.queries import QueryHandlers
 from holdfast.replay.state import AttributeValues, WorkflowState
 from holdfast.replay.streams import Streams
+from holdfast.replay.undeclared import is_declared, undeclared
 from holdfast.replay.updates import Updates
 
 _encode: Final = msgspec.json.Encoder().encode
@@ -63,6 +65,8 @@ class WorkflowCode(Protocol):
     @property
     def name(self) -> str: ...
     @property
+    def version(self) -> str: ...
+    @property
     def fn(self) -> Callable[..., Any]: ...
     @property
     def mailbox(self) -> Mailbox | None: ...
@@ -72,6 +76,8 @@ class WorkflowCode(Protocol):
     def continue_after(self) -> int: ...
     @property
     def retry(self) -> RetryPolicy | None: ...
+    @property
+    def declared_failures(self) -> tuple[type[Exception], ...] | None: ...
 
 
 class WorkflowRun:
@@ -94,6 +100,7 @@ class WorkflowRun:
         "_main",
         "_new_deadline",
         "_next_side_effect",
+        "_patches",
         "_queries",
         "_random",
         "_side_effects",
@@ -102,6 +109,7 @@ class WorkflowRun:
         "_updates",
         "activities",
         "attempt",
+        "began_at_ms",
         "context",
         "depth",
         "identity",
@@ -110,7 +118,7 @@ class WorkflowRun:
         "parent",
         "root",
         "seed",
-        "started_ms",
+        "trace",
         "version",
     )
 
@@ -130,12 +138,13 @@ class WorkflowRun:
         loop = WorkflowLoop(self, watch=watch, watch_teardown=watch_teardown)
         self.context = RunContext(loop, dict(payloads or {}), resolve, limit or PayloadLimit(), guarded)
         self.identity = identity
-        self.version = ""
+        self.version = code.version
         self.parent = ""
         self.root = ""
-        self.started_ms = 0
         self.depth = 0
         self.seed = 0
+        self.trace = ""
+        self.began_at_ms = 0
         self.attempt = 1
         """With a retry policy: how many executions have had this input, in a row (G16)."""
         self._input = NO_INPUT
@@ -147,6 +156,8 @@ class WorkflowRun:
         self._next_side_effect = 0
         self._side_effects: dict[int, Payload] = {}
         """In a replay: the recorded values by number."""
+        self._patches: dict[str, bool] | None = None
+        """The decisions of `patched` by name: those of this execution, and in a replay those of its history."""
         self._cancel_reason: str | None = None
         self._is_overdue = False
         self._ignores_constraints = False
@@ -313,25 +324,32 @@ class WorkflowRun:
         self._length += len(output.events)
         return output
 
+    def assume_patched(self, names: Iterable[str]) -> None:
+        """Replay as code without these calls of `patched` does, whose new branches are all that is left (R15)."""
+        self._patches = dict.fromkeys(names, True)
+
+    @property
+    def patches(self) -> Mapping[str, bool]:
+        """What `patched` has returned, and is bound to return, for each name (R14)."""
+        return self._patches or {}
+
     def replay(self, history: Iterable[HistoryEvent]) -> None:
         """Rebuild the run from its history, and compare the commands of the code with the recorded ones (G12)."""
         context = self.context
         recorded = list(history)
         self._ignores_constraints = any(type(event) is ev.Started and not event.payload_limit for event in recorded[:1])
-        self._side_effects = {
-            event.number: event.value for event in recorded if isinstance(event, ev.SideEffectRecorded)
-        }
-        self.activities.recorded_waits = frozenset(
-            event.activity for event in recorded if isinstance(event, ev.ActivityScheduled) and event.waits
-        )
+        self._side_effects = recorded_steps.side_effects_in(recorded)
+        self.activities.recorded_waits = recorded_steps.waits_in(recorded)
+        if patches := recorded_steps.patches_in(recorded):
+            self._patches = (self._patches or {}) | patches
         context.replaying = True
-        deferring = _inputs_before_the_end(recorded)
+        deferring = recorded_steps.inputs_before_the_end(recorded)
         produced: deque[HistoryEvent] = deque()
         try:
             for position, event in enumerate(recorded):
                 if isinstance(event, ev.INPUTS):
                     if produced:
-                        raise _mismatch(position, recorded=event, produced=produced[0])
+                        raise recorded_steps.mismatch(position, recorded=event, produced=produced[0])
                     self._length += 1
                     if type(event) is ev.EventReceived:
                         following = recorded[position + 1] if position + 1 < len(recorded) else None
@@ -340,12 +358,14 @@ class WorkflowRun:
                     produced.extend(self.take_output().events)
                 elif isinstance(event, ev.FROM_OUTSIDE):
                     continue  # no input: the code never receives it
+                elif type(event) is ev.PatchApplied:
+                    continue  # a decision, and no step: the code may not ask for it any more (R14)
                 elif not produced or not event.is_same_step(produced[0]):
-                    raise _mismatch(position, recorded=event, produced=produced[0] if produced else None)
+                    raise recorded_steps.mismatch(position, recorded=event, produced=produced[0] if produced else None)
                 else:
                     produced.popleft()
-            if produced and not _ended_before_it_ran(recorded):
-                raise _mismatch(len(recorded), recorded=None, produced=produced[0])
+            if produced and not recorded_steps.ended_before_it_ran(recorded):
+                raise recorded_steps.mismatch(len(recorded), recorded=None, produced=produced[0])
         finally:
             context.replaying = False
 
@@ -404,10 +424,27 @@ class WorkflowRun:
         context.output.events.append(ev.SideEffectRecorded(number=number, value=recorded))
         return decode(context.data_of(recorded))
 
-    def continue_as_new(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> NoReturn:
+    def patched(self, name: str) -> bool:
+        """Whether the code takes the new branch. The first call of an execution decides, and a live one records (R14).
+
+        The event does not count in `length`, which is then the same in replays of code without the call.
+        """
+        patches = self._patches
+        if patches is None:
+            patches = self._patches = {}
+        decision = patches.get(name)
+        if decision is None:
+            context = self.context
+            decision = patches[name] = not context.replaying
+            if decision:
+                context.output.events.append(ev.PatchApplied(name=name))
+                self._length -= 1
+        return decision
+
+    def continue_as_new(self, args: tuple[Any, ...], kwargs: dict[str, Any], *, on_newest: bool) -> NoReturn:
         """End this execution and request the next one, with these arguments (G4)."""
         self.context.loop.check_evicted()
-        continue_as_new(self._code, self._main, args, kwargs, self.context.checked)
+        continue_as_new(self._code, self._main, args, kwargs, self.context.checked, on_newest=on_newest)
 
     # ------------------------------------------------------------ one input
 
@@ -464,11 +501,11 @@ class WorkflowRun:
         context = self.context
         self._take_limit(started)
         self.seed = started.seed
-        self.version = started.version
         self.parent = started.parent
         self.root = started.root
-        self.started_ms = started.time_ms
         self.depth = started.depth
+        self.trace = started.trace
+        self.began_at_ms = started.time_ms
         if started.kept:
             self.state.restore(started.kept)
         if started.attributes:
@@ -483,7 +520,7 @@ class WorkflowRun:
         self._main = context.loop.create_task(main, name=self._code.name)
 
     def _take_limit(self, started: ev.Started) -> None:
-        """An execution keeps the limit of the worker that took its first turn, so that each replay refuses the same.
+        """An execution keeps the version and the limit of its first turn, so that each replay does the same.
 
         The limit is always recorded: a history without one is of a release before (see `_ignores_constraints`).
         """
@@ -491,9 +528,10 @@ class WorkflowRun:
         is_recorded = context.replaying and context.needs_turn is None
         if is_recorded:
             context.limit = context.limit.of_execution(started.payload_limit)
+            self.version = started.version
         else:
-            limited = msgspec.structs.replace(started, payload_limit=context.limit.largest_bytes)
-            context.output.events[-1] = limited
+            limit = context.limit.largest_bytes
+            context.output.events[-1] = msgspec.structs.replace(started, payload_limit=limit, version=self.version)
 
     def _activity_completed(self, event: ev.ActivityCompleted) -> None:
         if not self.activities.completed(event) and self._streams is not None:
@@ -535,20 +573,26 @@ class WorkflowRun:
             self._end(ev.ExecutionCancelled(reason=self._cancel_reason))  # a cancel prevents the next execution
             return
         if continuation is not None:
-            self._end(ev.ContinuedAsNew(input=Payload(msgspec.Raw(continuation.encoded))))
+            given = Payload(msgspec.Raw(continuation.encoded))
+            self._end(ev.ContinuedAsNew(input=given, on_newest=continuation.on_newest))
             return
-        if error is None:
+        retry: RetryLater | None = None
+        if error is not None:
+            retry = self._retry_of(error)
+        else:
             try:
                 result = main.result()
                 data = self._code.signature.encode_result(result)
                 context.checked(data, f"the result of {self._code.name}()", result)
             except PayloadError as unserialisable:
-                self._fail(unserialisable)  # the next execution would return it again
-                return
+                error = unserialisable  # not retried: the next execution would return it again
             else:
                 self._end(ev.ExecutionCompleted(result=Payload(msgspec.Raw(data))))
                 return
-        self._fail(error, self._retry_of(error))
+        declared = self._code.declared_failures
+        if declared is not None and not context.replaying and not is_declared(error, declared):
+            raise undeclared(self._code.name, error)
+        self._fail(error, retry)
 
     def _fail(self, error: BaseException, retry: RetryLater | None = None) -> None:
         context = self.context
@@ -613,18 +657,6 @@ def _overdue(reason: str, error: BaseException) -> DeadlineExceeded:
     return exceeded
 
 
-def _inputs_before_the_end(recorded: list[HistoryEvent]) -> set[int]:
-    """The positions of the inputs after which the end of the main function was deferred."""
-    deferring: set[int] = set()
-    for position, event in enumerate(recorded):
-        if isinstance(event, ev.EventReceived | ev.UpdateAccepted) and event.at_end:
-            before = position - 1
-            while not isinstance(recorded[before], ev.INPUTS):
-                before -= 1
-            deferring.add(before)
-    return deferring
-
-
 def current_run() -> WorkflowRun | None:
     """The run whose code calls this, or None outside of workflow code. Refuses read-only and evicted code."""
     loop = swapped_loop()
@@ -663,24 +695,3 @@ _APPLY: Final[dict[type[ev.Input], Callable[[WorkflowRun, Any], None]]] = {
     ev.UpdateAccepted: lambda run, event: run.updates.begin(event),
 }
 """How each input is applied."""
-
-
-def _mismatch(position: int, *, recorded: HistoryEvent | None, produced: HistoryEvent | None) -> HistoryMismatch:
-    """The error for the first step in which code and history differ."""
-    return HistoryMismatch(
-        f"the code does not match the history at step {position}: "
-        f"recorded {_describe(recorded)}, but the code produced {_describe(produced)}"
-    )
-
-
-def _ended_before_it_ran(recorded: Sequence[HistoryEvent]) -> bool:
-    """Whether an execution was ended from outside before any of its code ran, so that no step is recorded."""
-    return len(recorded) > 1 and all(isinstance(event, ev.FROM_OUTSIDE) for event in recorded[1:])
-
-
-def _describe(event: HistoryEvent | None) -> str:
-    if event is None:
-        return "nothing"
-    if isinstance(event, ev.INPUTS):
-        return "no further step before the next message"
-    return event.describe()

@@ -31,6 +31,7 @@ from holdfast.storage.members.outcomes import (
     Failed,
     HandledRows,
     Outcome,
+    ResumedInstance,
     StartedInstance,
     TerminatedInstance,
 )
@@ -51,7 +52,15 @@ Done = Callable[[Outcome], None]
 CLAIMS: Final = (ClaimInstances, ClaimAttempts, ClaimQueries, QueueAttempts)
 """Members whose outcome is read from rows that the store finds. They depend on no other member of their group, so they
 may be committed behind it."""
-MAY_CLOSE_OTHERS: Final = (Applied, TerminatedInstance, Delivered, StartedInstance, Expired, HandledRows)
+MAY_CLOSE_OTHERS: Final = (
+    Applied,
+    TerminatedInstance,
+    Delivered,
+    StartedInstance,
+    Expired,
+    ResumedInstance,
+    HandledRows,
+)
 """Outcomes that name children which were closed in the same commit as their parent."""
 
 
@@ -108,6 +117,8 @@ class Committer:
         self._decided_signal: asyncio.Future[None] | None = None
         self._dead = False
         self._is_closed = False
+        self._began_ms = 0
+        self._took_ms = 0
         self.groups = 0
         """Groups that are on disk."""
         self.groups_decided = 0
@@ -141,6 +152,15 @@ class Committer:
     def _retry(self, member: Member, done: Done) -> None:
         del self._retrying[id(member)]
         self.commit_eventually(member, done)
+
+    @property
+    def queue_ms(self) -> int:
+        """How long a member that is submitted now waits for its group, about: as long as the last group took, for each
+        group before it."""
+        if not self.is_writing:
+            return 0
+        groups = len(self._waiting) // MAX_GROUP
+        return max(self._took_ms, self._elapsed_ms() - self._began_ms) + groups * self._took_ms
 
     def undecided(self) -> Iterator[Member]:
         """Members that have no outcome yet."""
@@ -220,6 +240,7 @@ class Committer:
         self._decide_group([Failed(error=interrupted) for _ in self._group])
 
     def _decide_group(self, outcomes: Sequence[Outcome]) -> None:
+        self._took_ms = self._elapsed_ms() - self._began_ms
         ending: BaseException | None = None
         for (member, done), outcome in zip(self._group, outcomes, strict=True):
             try:
@@ -243,7 +264,8 @@ class Committer:
             signal.set_result(None)
 
     async def _commit_group(self, members: list[Member]) -> list[Outcome]:
-        if self._elapsed_ms() >= self._gate.fenced_at_ms:
+        self._began_ms = self._elapsed_ms()
+        if self._began_ms >= self._gate.fenced_at_ms:
             self._gate.expired()
             fenced = Failed(error=WorkerFenced("the lease of this worker has expired by its own clock"))
             unleased = [member for member in members if not member.needs_lease]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from holdfast.authoring.registry import Registry
 from holdfast.authoring.workflow import Workflow
-from holdfast.core.history import Started, decode_event, decode_events
+from holdfast.core.history import FROM_OUTSIDE, Started, decode_event, decode_events
 from holdfast.errors import FlowError, HistoryMismatch
 from holdfast.storage.contract import Store
 from holdfast.storage.members.instances import SaveFlow
@@ -50,13 +50,16 @@ class FlowVersions:
         first_row = history[0].events if history else inbox[0].event if inbox else b""  # the start comes first
         if not first_row or not (is_flow or _VERSION in first_row):
             return ""
-        first = decode_events(first_row)[0] if history else decode_event(first_row)
+        events = decode_events(first_row) if history else [decode_event(first_row)]
+        first = events[0]
         if not isinstance(first, Started):
             return ""
         digest = first.flow
         if digest and not is_flow:
             raise HistoryMismatch(f"{_other_kind(workflow, 'a flow', 'code')} (the flow has the version {digest})")
-        if history and not digest and history[0].turn > 0:  # at turn 0 it ended before its first turn, after its claim
+        if not digest and isinstance(events[-1], FROM_OUTSIDE):
+            return ""  # it was closed after its claim, without a turn
+        if history and not digest:
             raise HistoryMismatch(_other_kind(workflow, "code", "a flow"))
         if digest and digest not in self._compiled:
             known = self._registry.workflow(workflow)
@@ -71,7 +74,7 @@ class FlowVersions:
 
     def definitions(self) -> list[SaveFlow]:
         """The registered flows, to be saved in the store."""
-        flows = [cast("FlowWorkflow", each) for each in self._registry.workflows.values() if each.is_flow]
+        flows = [cast("FlowWorkflow", each) for each in self._registry.definitions if each.is_flow]
         return [saved(flow) for flow in flows]
 
     def _current(self, workflow: "FlowWorkflow") -> "CompiledFlow":

@@ -12,8 +12,10 @@ from typing import Any, Final
 from holdfast.core.deadlines import MILLISECONDS, DeadlineVerdict
 from holdfast.core.history import CancelRequested
 from holdfast.core.lifecycle import AttemptState, InstanceState
+from holdfast.core.run import TurnOutput
+from holdfast.runtime.observing import ObservedInstance
 from holdfast.storage.members.attempts import ClaimAttempts, Completion, OpenNextAttempt
-from holdfast.storage.members.instances import Expire, Start, Terminate
+from holdfast.storage.members.instances import Expire, Resume, Start, Terminate
 from holdfast.storage.members.member import Member
 from holdfast.storage.members.messages import Deliver
 from holdfast.storage.members.outcomes import (
@@ -25,11 +27,12 @@ from holdfast.storage.members.outcomes import (
     HandledRows,
     Outcome,
     Rejected,
+    ResumedInstance,
     StartedInstance,
     TerminatedInstance,
 )
 from holdfast.storage.members.turns import Turn
-from holdfast.storage.records import AttemptRecord
+from holdfast.storage.records import AttemptRecord, HistoryRow, InstanceRecord
 
 RUNNING: Final = AttemptState.RUNNING
 COMPLETED: Final = AttemptState.COMPLETED
@@ -134,7 +137,10 @@ class WorkerMetrics:
             if count is not None:
                 count(self, member, outcome)
 
-    def turn_committed(self, workflow: str, turn: Turn, took_seconds: float) -> None:
+    def turn_taken(self, live: ObservedInstance, output: TurnOutput) -> None:
+        """Do nothing: only committed turns count."""
+
+    def turn_committed(self, live: ObservedInstance, turn: Turn, took_seconds: float) -> None:
         """Called for every step of a workflow, and therefore written without calls of small functions."""
         spent = self.turn_seconds
         spent.counts[bisect_left(SECONDS, took_seconds)] += 1
@@ -160,13 +166,13 @@ class WorkerMetrics:
             if new.owner is not None:
                 activities[new.name].started_at_once += 1
         if turn.turn == 0 and turn.execution == 1 and turn.events:
-            self.instances_started[workflow] += 1
+            self.instances_started[live.workflow] += 1
         effects = turn.effects
         if effects is not None and effects.close is not None:
-            self.instances_closed[workflow, effects.close.state] += 1
+            self.instances_closed[live.workflow, effects.close.state] += 1
 
-    def replayed(self, workflow: str, took_seconds: float) -> None:
-        del workflow
+    def replayed(self, live: ObservedInstance, history: Sequence[HistoryRow], took_seconds: float) -> None:
+        del live, history
         self.replay_seconds.observe(took_seconds)
 
     # ------------------------------------------------------------ members
@@ -216,13 +222,20 @@ class WorkerMetrics:
                 self.instances_closed[outcome.instance.workflow, InstanceState.FAILED] += 1
             self._count_children(outcome)
 
+    def count_resume(self, member: Resume, outcome: Outcome) -> None:
+        """The deadline of an instance that had not begun may have passed during the pause (R25)."""
+        del member
+        if isinstance(outcome, ResumedInstance):
+            if outcome.has_ended:
+                self.instances_closed[outcome.instance.workflow, InstanceState.FAILED] += 1
+            self._count_children(outcome)
+
     def count_delivery(self, message: Deliver, outcome: Outcome) -> None:
         """A cancel ends an instance at once that has not begun (A9)."""
         if isinstance(outcome, Delivered):
-            state = outcome.instance.state
-            if isinstance(message.event, CancelRequested) and state is InstanceState.REQUESTED:
-                workflow = getattr(outcome.instance, "workflow", "")
-                self.instances_closed[workflow, InstanceState.CANCELLED] += 1
+            found = outcome.instance
+            if isinstance(message.event, CancelRequested) and isinstance(found, InstanceRecord) and not found.has_begun:
+                self.instances_closed[found.workflow, InstanceState.CANCELLED] += 1
             self._count_children(outcome)
 
     # ------------------------------------------------------------ parts
@@ -248,7 +261,8 @@ class WorkerMetrics:
         self._count_children(outcome)
 
     def _count_children(
-        self, outcome: Applied | HandledRows | StartedInstance | TerminatedInstance | Expired | Delivered
+        self,
+        outcome: Applied | HandledRows | StartedInstance | TerminatedInstance | Expired | Delivered | ResumedInstance,
     ) -> None:
         for child in outcome.ended:
             if child.state is not None:
@@ -260,9 +274,10 @@ COUNT_BY_TYPE: Final[dict[type[Any], Callable[[WorkerMetrics, Any, Outcome], Non
     Turn: WorkerMetrics.count_turn,
     Completion: WorkerMetrics.count_completion,
     OpenNextAttempt: WorkerMetrics.count_next_attempt,
-    ClaimAttempts: WorkerMetrics.count_claims,
+    ClaimAttempts: lambda metrics, member, outcome: metrics.count_claims(member, outcome),  # `MeteredCounts` adds to it
     Terminate: WorkerMetrics.count_termination,
     Expire: WorkerMetrics.count_expiry,
+    Resume: WorkerMetrics.count_resume,
     Deliver: WorkerMetrics.count_delivery,
 }
 """The members that change a counter, apart from what their outcomes say about others."""

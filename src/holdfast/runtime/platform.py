@@ -70,6 +70,10 @@ precise_seconds: Final = time.perf_counter
 """A clock for the durations of metrics, which no decision depends on. It is called twice for each turn."""
 
 
+wall_ns: Final = time.time_ns
+"""The wall clock of the machine, for the times of spans, which no decision depends on."""
+
+
 class SystemClockAndIds:
     """The clocks and the randomness of the operating system."""
 

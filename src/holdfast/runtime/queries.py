@@ -74,9 +74,15 @@ class Queries:
         self._runs = runs
         self._local = local
 
-    async def ask(self, number: InstanceNumber, name: str, data: bytes) -> Reply | Unanswered:
-        """Try once to answer a query. If a turn is needed first, the caller tries again after a commit."""
+    async def ask(
+        self, number: InstanceNumber, name: str, data: bytes, known: InstanceRecord | None = None
+    ) -> Reply | Unanswered:
+        """Try once to answer a query. If a turn is needed first, the caller tries again after a commit.
+
+        `known`: the instance, if the caller has read it since the query was sent.
+        """
         if self._local is not None:
+            await self._evict_if_stale(self._local, number, known)
             answer = await _ask_live(self._local, number, name, data)
             if answer is not None:
                 return answer
@@ -84,6 +90,19 @@ class Queries:
         if isinstance(loaded, Unanswered):
             return loaded
         return await self._ask_stored(*loaded, name, data)
+
+    async def _evict_if_stale(
+        self, local: LocalInstances, number: InstanceNumber, known: InstanceRecord | None
+    ) -> None:
+        """Evict an instance that was paused meanwhile (R20): other workers may have committed turns of it since."""
+        if number not in local.instances.live:
+            return
+        record = known
+        if known is None or not _is_owner(local, local.instances.live[number], known):
+            record = await self._store.read_instance(number)
+        live = local.instances.live.get(number)
+        if live is not None and not live.has_uncommitted_turn and not _is_owner(local, live, record):
+            local.instances.evict(live)
 
     async def _store_view(self, number: InstanceNumber) -> tuple[InstanceRecord, LoadedInstance] | Unanswered:
         """The instance with its history and inbox, as of one moment.
@@ -142,7 +161,7 @@ class Queries:
 
     def _rebuild(self, record: InstanceRecord, loaded: LoadedInstance) -> Run:
         """The run as of its last committed turn."""
-        run = self._runs.new_run(record.id, record.workflow, record.execution, loaded.payloads)
+        run = self._runs.new_run(record.id, record.workflow, record.execution, loaded.payloads, version=record.version)
         try:
             self._runs.replay(record.number, run, loaded.history)
         except BaseException:
@@ -230,6 +249,13 @@ async def _ask_live(local: LocalInstances, number: InstanceNumber, name: str, da
     return None
 
 
+def _is_owner(local: LocalInstances, live: LiveInstance, record: InstanceRecord | None) -> bool:
+    """Whether the store still has a live instance under the fence of this worker; an end in the store is final."""
+    if record is None or record.closed_at_ms is not None:
+        return True
+    return record.owner == local.lease.key and record.fence == live.fence
+
+
 def _resolve(
     live: LiveInstance, name: str, data: bytes, pending: "asyncio.Future[Reply | None]", is_live: bool
 ) -> None:
@@ -283,6 +309,7 @@ class QueryService:
     def __init__(self, context: WorkerContext, instances: OwnedInstances, inbox: InboxReader, runs: RunFactory) -> None:
         self._store = context.session.store
         self._workflows = tuple(context.registry.workflows)
+        self._versions = context.registry.versions
         self._committer = context.committer
         self._trouble = context.session.trouble
         self._lease = context.lease
@@ -311,7 +338,7 @@ class QueryService:
         if waiting.has_expired:
             await self._committer.commit(DeleteQueries())
         if waiting.has_queries and self._workflows:
-            take = ClaimQueries(owner=self._lease.key, workflows=self._workflows, limit=BATCH)
+            take = ClaimQueries(owner=self._lease.key, workflows=self._workflows, versions=self._versions, limit=BATCH)
             outcome = await self._committer.commit(take)
             if isinstance(outcome, ClaimedQueries):
                 for query in outcome.queries:

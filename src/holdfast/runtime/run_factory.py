@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final
 
 from holdfast.authoring.log import records
 from holdfast.authoring.registry import Registry
+from holdfast.authoring.workflow import Workflow
 from holdfast.core.history import decode_events
 from holdfast.core.leases import MAX_LOST_OWNERS, TOOK_DOWN_ITS_OWNERS
 from holdfast.core.run import ExecutionId, Run
@@ -23,7 +24,8 @@ from holdfast.storage.contract import Store
 from holdfast.storage.records import HistoryRow, InstanceNumber, InstanceRecord, LoadedInstance
 
 STRICT_TURNS: Final = 20
-"""The first turns of every workflow in this process, in which the guard also looks for clocks and randomness."""
+"""The first turns of every version of a workflow in this process, in which the guard also looks for clocks and
+randomness."""
 
 
 class RunFactory:
@@ -49,14 +51,24 @@ class RunFactory:
         self._watchdog: Watchdog | None = None
         if platform.watch_turns:
             self._watchdog = Watchdog(limit_ms, culprit_frame=self._guard.culprit_frame)
-        self._samples: dict[str, Callable[[], Guarded]] = {}
+        self._samples: dict[Workflow[..., Any], Callable[[], Guarded]] = {}
         self.flows = FlowVersions(registry)
 
     def new_run(
-        self, instance_id: str, workflow: str, execution: int, payloads: dict[str, bytes], flow: str = ""
+        self,
+        instance_id: str,
+        workflow: str,
+        execution: int,
+        payloads: dict[str, bytes],
+        *,
+        version: str | None,
+        flow: str = "",
     ) -> Run:
-        """One execution, before any input is applied. `flow`: the hash of the version of a flow."""
-        code = self._registry.workflow(workflow)
+        """One execution, before any input is applied, on a version or, if none is chosen yet, on the newest (R6).
+
+        `flow`: the hash of the definition of a flow.
+        """
+        code = self._registry.workflow(workflow, version)
         key = "" if self._lease is None else self._lease.key
         identity = ExecutionId(instance_id, workflow, execution, key)
         resolve = self._registry.resolve
@@ -71,7 +83,7 @@ class RunFactory:
             code,
             identity,
             resolve,
-            self._samples.get(workflow) or self._new_sample(workflow),
+            self._samples.get(code) or self._new_sample(code),
             payloads,
             new_deadline=self._new_deadline if watchdog is None else None,
             watch=watch,
@@ -96,7 +108,10 @@ class RunFactory:
             raise
         except Exception as error:  # this build cannot read its version of the flow, or its history
             raise WorkflowBlocked(f"{type(error).__name__}: {error}") from error
-        return self.new_run(record.id, record.workflow, record.execution, loaded.payloads, flow), loaded
+        run = self.new_run(
+            record.id, record.workflow, record.execution, loaded.payloads, version=record.version, flow=flow
+        )
+        return run, loaded
 
     def replay(self, number: InstanceNumber, run: Run, history: Iterable[HistoryRow]) -> None:
         """Rebuild a run from its history. Its code may crash the worker, as in a turn (G12)."""
@@ -144,6 +159,6 @@ class RunFactory:
         ends_at_ms = self._elapsed_ms() + self._limit_ms
         return lambda: self._elapsed_ms() > ends_at_ms
 
-    def _new_sample(self, workflow: str) -> Callable[[], Guarded]:
-        sample = self._samples[workflow] = GuardSampler(self._guard, STRICT_TURNS).turn
+    def _new_sample(self, code: Workflow[..., Any]) -> Callable[[], Guarded]:
+        sample = self._samples[code] = GuardSampler(self._guard, STRICT_TURNS).turn
         return sample

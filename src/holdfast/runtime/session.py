@@ -27,7 +27,9 @@ from holdfast.errors import (
 from holdfast.fork import generation
 from holdfast.payloads.limits import PayloadLimit
 from holdfast.replay.run import current_run
+from holdfast.runtime.claimants import Claimants
 from holdfast.runtime.importing import refuse_while_importing
+from holdfast.runtime.observing import Untraced
 from holdfast.runtime.platform import Platform
 from holdfast.runtime.signals import ChangeSignal, ResultWaiters, trouble_of
 from holdfast.storage.contract import Notifier, OpenableStore
@@ -35,7 +37,7 @@ from holdfast.storage.records import AttemptKey, InstanceId, InstanceNumber
 from holdfast.storage.wakeups import Wakeup, Wakeups
 
 if TYPE_CHECKING:
-    from holdfast.runtime.observing import CommitObserver
+    from holdfast.runtime.observing import CommitObserver, Spans
 
 
 class LocalWorker(Protocol):
@@ -105,11 +107,13 @@ class StoreSession:
         self.trouble = trouble_of(store.companion_path, platform.providers.elapsed_ms)
         self.results = ResultWaiters(store, self.trouble)
         self.changes = ChangeSignal(store)
+        self._claimants = Claimants(store, platform.providers.elapsed_ms)
         self.notifier: Notifier | None = None
         self.worker: LocalWorker | None = None
         """Set while a worker runs in this process."""
         self.observer: CommitObserver | None = None
-        """Receives what this process commits, for metrics (M1)."""
+        """Receives what this process commits, for metrics (M1) and spans (M4)."""
+        self.spans: Spans = Untraced()
         self.is_closed = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._generation = generation()
@@ -239,7 +243,10 @@ class StoreSession:
     def wake_others(self, wakeups: Wakeups) -> None:
         """Wake other processes after a commit of this one."""
         if self.notifier is not None:
-            self.notifier.notify(wakeups.without(self.name, None if self.worker is None else self.worker.key))
+            others = wakeups.without(self.name, None if self.worker is None else self.worker.key)
+            if others.to_all.workflows:
+                others = Wakeups(to_all=self._claimants.named(others.to_all), to_each=others.to_each)
+            self.notifier.notify(others)
 
     def poll(self) -> None:
         """Poll for results, changes and work of this process."""
@@ -274,5 +281,6 @@ class StoreSession:
         self._stop_waiting(error)
 
     def _stop_waiting(self, error: HoldfastError | None) -> None:
+        self._claimants.stop()
         self.results.stop(error)
         self.changes.stop(error)

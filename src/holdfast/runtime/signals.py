@@ -25,7 +25,7 @@ from holdfast.core.deadlines import MILLISECONDS
 from holdfast.core.history import Payload
 from holdfast.core.lifecycle import InstanceState
 from holdfast.errors import ClientClosed, HoldfastError, StoreError, StoreReplaced
-from holdfast.payloads.failures import Failure
+from holdfast.payloads.failures import RecordedFailure
 from holdfast.storage.contract import IN_MEMORY, OpenableStore
 from holdfast.storage.members.attempts import Completion, OpenNextAttempt
 from holdfast.storage.members.turns import InstanceEnd
@@ -78,6 +78,23 @@ class PollSignal(asyncio.Event):
         super().__init__()
         self.is_for_messages = False
         """It was set only because instances of this worker have messages: nothing is to be claimed."""
+        self._later: asyncio.TimerHandle | None = None
+
+    def begin_poll(self) -> None:
+        """A poll begins, which sees all that was committed before the signals so far."""
+        self.clear()
+        if self._later is not None:
+            self._later.cancel()
+            self._later = None
+
+    def set_later(self, seconds: float) -> None:
+        """Wake the loop after some time, unless it polls before."""
+        if self._later is None:
+            self._later = asyncio.get_running_loop().call_later(seconds, self._set_now)
+
+    def _set_now(self) -> None:
+        self._later = None
+        self.set()
 
     def set(self) -> None:
         self.is_for_messages = False
@@ -411,10 +428,12 @@ def trouble_of(path: Path, now_ms: Callable[[], float]) -> RepeatedTrouble:
 
 
 def log_failed_attempt(
-    attempt: AttemptRecord, failure: Failure, ended: Completion | OpenNextAttempt, *, now_ms: int
+    attempt: AttemptRecord, failure: RecordedFailure, ended: Completion | OpenNextAttempt, *, now_ms: int
 ) -> None:
     """Log an attempt that failed or timed out, with the time of the next attempt."""
-    if isinstance(ended, OpenNextAttempt):
+    if isinstance(ended, OpenNextAttempt) and ended.exhausted is not None:
+        what_next = "its retries are used up, and the instance is paused: holdfast resume"
+    elif isinstance(ended, OpenNextAttempt):
         seconds = max(0, ended.next.available_at_ms - now_ms) / MILLISECONDS
         what_next = f"attempt {ended.next.attempt} begins in {seconds:g} s"
     else:
@@ -450,12 +469,12 @@ def _cause_of(close: InstanceEnd) -> str:
         payload = msgspec.json.decode(close.outcome, type=Payload)
         if payload.reference:
             return "the failure is stored apart, because it is long; `holdfast show` has it"
-        return in_short(msgspec.json.decode(payload.data, type=Failure))
+        return in_short(msgspec.json.decode(payload.data, type=RecordedFailure))
     except msgspec.MsgspecError as error:
         return f"its failure cannot be read: {error}"
 
 
-def in_short(failure: Failure) -> str:
+def in_short(failure: RecordedFailure) -> str:
     """The name of the type and the beginning of the message."""
     name = failure.type.rpartition(".")[2]
     message = failure.message if len(failure.message) <= LONGEST_MESSAGE else f"{failure.message[:LONGEST_MESSAGE]}..."

@@ -19,18 +19,19 @@ from holdfast.authoring.registry import Registry
 from holdfast.background import BackgroundTask, Duty
 from holdfast.core.deadlines import MILLISECONDS
 from holdfast.core.leases import WorkerKey
-from holdfast.errors import StoreReplaced
+from holdfast.errors import StoreReplaced, UsageError
 from holdfast.runtime.attempts.launchers import Launches
 from holdfast.runtime.attempts.runner import AttemptRunner
 from holdfast.runtime.attempts.slots import ActivitySlots
 from holdfast.runtime.committer import Committer
 from holdfast.runtime.crash_detection import CrashMarker, this_process
-from holdfast.runtime.duties.claimer import Claimer
+from holdfast.runtime.duties.claimer import AFTER_OTHERS_SECONDS, Claimer
 from holdfast.runtime.duties.contract_rows import ContractRows
 from holdfast.runtime.duties.expiry import Expiry
 from holdfast.runtime.duties.lost_workers import LostWorkers
 from holdfast.runtime.duties.maintenance import Maintenance
 from holdfast.runtime.duties.reconciler import Reconciler
+from holdfast.runtime.duties.retention import RetentionDuty
 from holdfast.runtime.queries import QueryService
 from holdfast.runtime.run_factory import RunFactory
 from holdfast.runtime.session import StoreSession
@@ -40,13 +41,24 @@ from holdfast.runtime.turns.owned_instances import OwnedInstances
 from holdfast.runtime.turns.turn_taker import TurnTaker
 from holdfast.runtime.worker_context import WorkerContext, WorkerOptions
 from holdfast.runtime.worker_lease import BEATS_PER_LEASE, WorkerLease
+from holdfast.storage.contract import PAUSE
 from holdfast.storage.members.workers import Registration
 from holdfast.storage.records import AttemptKey, InstanceNumber
+from holdfast.storage.versions import encode_versions
 from holdfast.storage.wakeups import Wakeup
 
 logger = logging.getLogger("holdfast")
 
 DEFAULT_CACHE_SIZE: Final = 1_000
+
+
+def check_options(context: WorkerContext) -> None:
+    """Refuse options of activities that the store does not support."""
+    if PAUSE in getattr(context.session.store, "capabilities", ()):
+        return
+    for activity in context.registry.activities.values():
+        if activity.options.pauses:
+            raise UsageError(f'{activity.name}: on_exhausted="pause" needs a store that pauses instances')
 
 
 class WorkerRuntime:
@@ -71,7 +83,7 @@ class WorkerRuntime:
         self.lease = WorkerLease(session, self._current_registration, lease_ms=options.lease_ms, events=self)
         self.committer = Committer(session, self.lease, session.platform.fault_hook)
         limit = options.payload_limit or session.payload_limit
-        context = WorkerContext(session, registry, self.lease, self.committer, self._work, limit)
+        context = WorkerContext(session, registry, self.lease, self.committer, self._work, limit, options.build)
         self.slots = ActivitySlots(registry, options.queues, options.max_activities, self._work)
         self.attempts = AttemptRunner(context, self.slots)
         marker = CrashMarker(session.store.crash_marker_folder)
@@ -85,6 +97,7 @@ class WorkerRuntime:
         self._make_duties(context)
 
     def _make_duties(self, context: WorkerContext) -> None:
+        check_options(context)
         options = self._options
         self.contract_rows = ContractRows(context)
         self.launches = Launches(context, options.launchers)
@@ -112,6 +125,7 @@ class WorkerRuntime:
             self._claiming,
             self._launching,
             BackgroundTask(Duty.MAINTENANCE, self.maintenance.run),
+            BackgroundTask(Duty.RETENTION, RetentionDuty(context, options.retention).run),
             BackgroundTask(Duty.RECONCILER, self.reconciler.run),
             BackgroundTask(Duty.QUERIES, self.query_service.run),
             BackgroundTask(Duty.CONTRACT_ROWS, self.contract_rows.run),
@@ -121,10 +135,11 @@ class WorkerRuntime:
         return Registration(
             host=self._identity.encode(),
             queues=msgspec.json.encode(self._options.queues).decode(),
-            build=self.registry.build,
+            build=self._options.build or self.registry.build,
             slots=self.slots.count,
             workflows=msgspec.json.encode(sorted(self.registry.workflows)).decode(),
             activities=msgspec.json.encode(sorted(self.registry.activities)).decode(),
+            versions=encode_versions(self.registry.versions),
         )
 
     def _current_registration(self) -> Registration:
@@ -255,14 +270,18 @@ class WorkerRuntime:
         Without a free slot attempts are a backlog: the next free slot polls for them.
         """
         names = self.registry.workflows.keys()
-        if wakeup.everything or not names.isdisjoint(wakeup.workflows):
+        key = self.key
+        may_claim = not names.isdisjoint(wakeup.workflows)
+        is_named = not wakeup.claimants or key in wakeup.claimants
+        if wakeup.everything or (may_claim and is_named):
             self._work.set()
         elif not self._queues.isdisjoint(wakeup.queues):
             if self.slots.free > 0 or not self._options.launchers.keys().isdisjoint(wakeup.queues):
                 self._work.set()
             else:
                 self.slots.note_arrival()
-        key = self.key
+        if may_claim and not is_named:
+            self._work.set_later(AFTER_OTHERS_SECONDS)
         if key in wakeup.owners:
             self._work.set_for_messages()
         if wakeup.everything or key in wakeup.queries or not names.isdisjoint(wakeup.queries):

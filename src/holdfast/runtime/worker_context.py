@@ -4,6 +4,7 @@ import msgspec
 
 from holdfast.authoring.launcher import Launcher
 from holdfast.authoring.registry import Registry
+from holdfast.authoring.retention import Retention
 from holdfast.payloads.limits import PayloadLimit
 from holdfast.runtime.committer import Committer
 from holdfast.runtime.session import StoreSession
@@ -25,6 +26,10 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     """None: the limit of the client."""
     launchers: dict[str, Launcher] = msgspec.field(default_factory=dict[str, Launcher])
     """The launchers of external activities, by queue."""
+    build: str = ""
+    """The name of the build of the code; empty: the hash of the registered code."""
+    retention: Retention | None = None
+    """How long instances of workflows without a retention of their own are kept (R30)."""
 
 
 class WorkerContext(msgspec.Struct, frozen=True):
@@ -37,6 +42,13 @@ class WorkerContext(msgspec.Struct, frozen=True):
     work: PollSignal
     """Wakes the claimer: set by any part that may have made something claimable."""
     payload_limit: PayloadLimit
+    named_build: str
+    """The name of the build that the worker was given; empty if none."""
+
+    @property
+    def build(self) -> str:
+        """The build of the code, which is stored with the worker and with what it blocks (G12, R9)."""
+        return self.named_build or self.registry.build
 
     def commit_then_poll(self, member: Member) -> None:
         """Commit `member`, retrying until the store accepts it, then wake the claimer."""

@@ -8,7 +8,7 @@ After a request from outside (`cancel_requested_at_ms`) the workflow still waits
 result is answered with `ActivityCancelled`.
 """
 
-from typing import Final
+from typing import Final, cast
 
 import msgspec
 
@@ -20,17 +20,20 @@ from holdfast.core.activity_options import (
     decode_options,
     options_of_next,
 )
+from holdfast.core.checks import require
 from holdfast.core.history import ActivityFailed, Payload
 from holdfast.core.ledger import SEED, enter_leg2, exit_leg2, read_ledger
 from holdfast.core.lifecycle import AttemptEvent, AttemptState, next_state
 from holdfast.core.streams import values_delivered
 from holdfast.errors import ActivityTimedOut
-from holdfast.payloads.failures import Failure, qualified_name
+from holdfast.payloads.failures import RecordedFailure, qualified_name
 from holdfast.storage.members.attempts import Completion, OpenNextAttempt, Transition
 from holdfast.storage.records import AttemptRecord, NewAttempt
 
+LONGEST_REASON: Final = 1_000
+"""The number of characters of the reason of a pause."""
 _encode = msgspec.json.Encoder().encode
-_decode_failure = msgspec.json.Decoder(Failure).decode
+_decode_failure = msgspec.json.Decoder(RecordedFailure).decode
 
 
 def is_awaited(attempt: AttemptRecord) -> bool:
@@ -48,13 +51,13 @@ def end_by_cancel(
     if not is_awaited(attempt):
         return _final(attempt, failure, event, now_ms)
     cause = None if failure is None else _cause_of(failure)
-    cancelled = Failure(
+    cancelled = RecordedFailure(
         type="holdfast.errors.ActivityCancelled", message=f"{attempt.name} was cancelled", cause=cause, retryable=False
     )
     return _final(attempt, _encode(cancelled), event, now_ms)
 
 
-def _cause_of(failure: bytes) -> Failure | None:
+def _cause_of(failure: bytes) -> RecordedFailure | None:
     try:
         return _decode_failure(failure)
     except msgspec.DecodeError:
@@ -63,14 +66,18 @@ def _cause_of(failure: bytes) -> Failure | None:
 
 def end_by_failure(
     attempt: AttemptRecord,
-    failure: Failure,
+    failure: RecordedFailure,
     error_types: tuple[str, ...],
     *,
     event: AttemptEvent,
     now_ms: int,
     random_number: float,
+    is_exhausted: bool = False,
 ) -> OpenNextAttempt | Completion:
-    """The body failed (`event` FAIL) or a deadline passed (EXPIRE)."""
+    """The body failed (`event` FAIL) or a deadline passed (EXPIRE).
+
+    `is_exhausted`: no further claim is allowed (L8).
+    """
     options = decode_options(attempt.options)
     close_at = None if options.schedule_to_close_ms is None else attempt.scheduled_at_ms + options.schedule_to_close_ms
     asked = failure.next_delay_seconds
@@ -83,11 +90,13 @@ def end_by_failure(
         asked_delay_ms=None if asked is None else round(asked * 1000),
     )
     if failure.retryable is False:
-        decision = NoRetry("the failure is marked as not retryable")
+        decision = NoRetry("the failure is marked as not retryable", is_exhausted=is_exhausted)
     data = _encode(failure)
     if attempt.state is AttemptState.CANCELLED_RUNNING:
         return end_by_cancel(attempt, event, now_ms=now_ms, failure=data)
     if isinstance(decision, NoRetry):
+        if options.pauses and decision.is_exhausted:
+            return _held(attempt, failure, event, now_ms)
         return _final(attempt, data, event, now_ms)
     return _again(attempt, data, event, now_ms, decision, failures=attempt.failures + 1, losses=attempt.losses)
 
@@ -101,7 +110,10 @@ def end_by_loss(attempt: AttemptRecord, *, now_ms: int, is_clean: bool = False) 
     message = f"{who} was lost while {attempt.name} ran"
     if isinstance(decision, NoRetry):
         message = f"{message}, and it is not run again: {decision.reason}"
-    data = _encode(Failure(type="holdfast.errors.WorkerLost", message=message))
+    failure = RecordedFailure(type="holdfast.errors.WorkerLost", message=message)
+    data = _encode(failure)
+    if isinstance(decision, NoRetry) and options.pauses:
+        return _held(attempt, failure, AttemptEvent.EXPIRE, now_ms)
     if isinstance(decision, NoRetry):
         return _final(attempt, data, AttemptEvent.EXPIRE, now_ms)
     return _again(attempt, data, AttemptEvent.EXPIRE, now_ms, decision, failures=attempt.failures, losses=losses)
@@ -158,6 +170,33 @@ def _again(
     )
 
 
+def _held(attempt: AttemptRecord, failure: RecordedFailure, event: AttemptEvent, now_ms: int) -> OpenNextAttempt:
+    """R26: the retries are used up, and a person decides. The next attempt has a fresh budget and waits for that."""
+    begun = msgspec.structs.replace(attempt, scheduled_at_ms=now_ms)
+    opened = _again(begun, _encode(failure), event, now_ms, RetryLater(0), failures=0, losses=0)
+    return msgspec.structs.replace(opened, attempt=attempt, exhausted=_why_held(attempt, failure))
+
+
+def _why_held(attempt: AttemptRecord, failure: RecordedFailure) -> str:
+    name = failure.type.rpartition(".")[2]
+    what = f"{name}: {failure.message}" if failure.message else name
+    return f"{attempt.name} has used up its retries: {what}"[:LONGEST_REASON]
+
+
+def let_through(held: OpenNextAttempt, *, now_ms: int) -> Completion:
+    """The end of the activity, for an instance that cannot be paused."""
+    require(held.attempt is not None, "an attempt whose retries are used up comes with its row")
+    attempt = cast("AttemptRecord", held.attempt)
+    event = AttemptEvent.FAIL if held.ended.to_state is AttemptState.FAILED else AttemptEvent.EXPIRE
+    ended = _final(attempt, held.ended.failure, event, now_ms)
+    return msgspec.structs.replace(ended, from_state=held.ended.from_state, by_owner=held.by_owner)
+
+
+def end_exhausted(attempt: AttemptRecord, *, now_ms: int) -> Completion:
+    """R27: the failure of the attempt before is the answer, and this attempt is never run."""
+    return _final(attempt, attempt.failure, AttemptEvent.CANCEL, now_ms)
+
+
 def _final(attempt: AttemptRecord, failure: bytes | None, event: AttemptEvent, now_ms: int) -> Completion:
     """The failure is the activity's answer, if the workflow waits for one.
 
@@ -195,11 +234,12 @@ def _final(attempt: AttemptRecord, failure: bytes | None, event: AttemptEvent, n
 TIMED_OUT_TYPES: Final = tuple(qualified_name(cls) for cls in ActivityTimedOut.__mro__)
 
 
-def time_out(attempt: AttemptRecord) -> tuple[Failure, tuple[str, ...]]:
+def time_out(attempt: AttemptRecord) -> tuple[RecordedFailure, tuple[str, ...]]:
     """The failure of an attempt whose deadline has passed, and the names of its type and base classes (A5)."""
     message, kind = _overdue(attempt)
     attributes = {} if kind is None else {"kind": kind}
-    return Failure(type=qualified_name(ActivityTimedOut), message=message, attributes=attributes), TIMED_OUT_TYPES
+    failure = RecordedFailure(type=qualified_name(ActivityTimedOut), message=message, attributes=attributes)
+    return failure, TIMED_OUT_TYPES
 
 
 def _overdue(attempt: AttemptRecord) -> tuple[str, str | None]:

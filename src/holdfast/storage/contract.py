@@ -33,13 +33,14 @@ from typing import TYPE_CHECKING, Final, Protocol, cast
 from holdfast.core.attributes import StoredAttribute
 from holdfast.core.leases import Heartbeat, HeartbeatReply, WorkerKey
 from holdfast.core.lifecycle import InstanceState
-from holdfast.errors import StoreError
+from holdfast.errors import StoreError, UsageError
 from holdfast.storage.members.member import Member
 from holdfast.storage.members.outcomes import Outcome, PendingQueries
 from holdfast.storage.members.workers import Registration
 from holdfast.storage.records import (
     AttemptKey,
     AttemptRecord,
+    BlockedInstance,
     CommitId,
     DeadlineRecord,
     HistoryRow,
@@ -62,13 +63,16 @@ from holdfast.storage.records import (
     RestoreCounts,
     RowPage,
     UpdateRow,
+    VersionCount,
     WorkerLoad,
     WorkerRow,
 )
+from holdfast.storage.versions import CodeVersion
 from holdfast.storage.wakeups import Heard, Notify, Wakeups, ignore_wakeups
 
 if TYPE_CHECKING:  # imported by the first search
     from holdfast.core.filters import Filter
+    from holdfast.core.retention import FamilyMember
     from holdfast.storage.search import FoundInstance, SearchQuery
 
 
@@ -224,17 +228,24 @@ class Store(Protocol):
         ...
 
     async def next_due(
-        self, *, workflows: Sequence[str], queues: Sequence[str], names: Sequence[str], after_ms: int = -1
+        self,
+        *,
+        workflows: Sequence[str],
+        queues: Sequence[str],
+        names: Sequence[str],
+        versions: Sequence[CodeVersion] = (),
+        after_ms: int = -1,
     ) -> NextDue:
         """The next times after `after_ms` at which something becomes claimable, available or overdue by itself.
 
-        Only instances of these workflows count, and attempts of these activities in these queues: this worker polls for
-        no others. The deadline of any attempt and of any instance counts.
+        Only instances that the worker may run count (`ClaimInstances` has `workflows` and `versions`), and attempts of
+        these activities in these queues: this worker polls for no others. The deadline of any attempt and of any
+        instance counts.
         """
         ...
 
-    async def has_blocked(self, workflows: Sequence[str], build: str) -> bool:
-        """Whether there is a BLOCKED instance of these workflows that this build has not tried (G12)."""
+    async def has_blocked(self, workflows: Sequence[str], build: str, versions: Sequence[CodeVersion] = ()) -> bool:
+        """Whether there is a BLOCKED instance that the worker may run and that this build has not tried (G12)."""
         ...
 
     async def list_instances(
@@ -454,6 +465,9 @@ def searchable(store: Store) -> SearchStore | None:
     return cast("SearchStore", store) if SEARCH in getattr(store, "capabilities", ()) else None
 
 
+PAUSE: Final = "pause"
+"""The capability of a store that pauses instances (R20): it applies `Pause` and `Resume`, and pauses an instance by an
+`OpenNextAttempt` whose retries are used up."""
 RESTORE: Final = "restore"
 """The capability of a store that can be made fit for use after a backup was restored (R2): it implements
 `RestorableStore` and applies the members of `members.restoring`."""
@@ -474,6 +488,41 @@ class RestorableStore(OpenableStore, Protocol):
         ...
 
 
+RETENTION: Final = "retention"
+"""The capability of a store that can delete instances (R30-R36): it implements `RetentionStore` and applies the members
+of `members.retention`. It has the capability `SEARCH`, too."""
+
+
+class RetentionStore(SearchStore, Protocol):
+    """A store with the capability `RETENTION`."""
+
+    async def read_families(self, roots: Sequence[InstanceNumber]) -> "list[FamilyMember]":
+        """The members of families, in the order of their numbers. Roots that do not exist have none."""
+        ...
+
+    async def continued_instances(self, *, after: InstanceNumber, limit: int) -> list[tuple[InstanceNumber, str]]:
+        """Open instances behind a number that have executions before the current one, each with its workflow."""
+        ...
+
+    async def has_closed(self, count: int) -> bool:
+        """Whether at least so many instances have ended. Cheap for a store with few instances."""
+        ...
+
+    async def size_bytes(self) -> int:
+        """How much of the disk the store takes, about."""
+        ...
+
+    async def give_back(self, limit_bytes: int) -> int:
+        """Return a piece of the space of deleted rows to the file system, without delaying commits for long. Returns
+        the bytes; 0 if there is none, or if the store only uses the space again."""
+        ...
+
+
+def deletable(store: Store) -> RetentionStore | None:
+    """The store itself, if it can delete instances."""
+    return cast("RetentionStore", store) if RETENTION in getattr(store, "capabilities", ()) else None
+
+
 COUNTS: Final = "counts"
 """The capability of a store that counts its open instances for metrics: it implements `CountingStore`."""
 
@@ -483,6 +532,37 @@ class CountingStore(OpenableStore, Protocol):
 
     async def count_open(self, limit: int) -> list[OpenCount]:
         """The open instances by workflow and state, at most `limit` pairs, the largest numbers first."""
+        ...
+
+    async def count_versions(self, limit: int) -> list[VersionCount]:
+        """The open instances by workflow, version and owner, at most `limit` rows, the largest numbers first."""
+        ...
+
+    async def count_blocked_by(self, limit: int) -> dict[str, int]:
+        """The number of BLOCKED instances that each build has blocked (G12), of at most `limit` builds."""
+        ...
+
+
+def counting(store: Store) -> CountingStore:
+    """The store itself, if it counts its open instances; else a `UsageError`."""
+    if COUNTS not in getattr(store, "capabilities", ()):
+        raise UsageError(f"{type(store).__name__} does not count its open instances")
+    return cast("CountingStore", store)
+
+
+CODE_CHECKS: Final = "code_checks"
+"""The capability of a store whose open instances are listed for checks of code: it implements `CheckableStore`."""
+
+
+class CheckableStore(OpenableStore, Protocol):
+    """A store with the capability `CODE_CHECKS`."""
+
+    async def open_numbers(self, *, after: int, limit: int) -> list[InstanceNumber]:
+        """The next `limit` open instances behind a number, in the order of their numbers (R16)."""
+        ...
+
+    async def blocked_instances(self, *, after: int, limit: int) -> list[BlockedInstance]:
+        """The next `limit` BLOCKED instances behind a number, in the order of their numbers (R17)."""
         ...
 
 

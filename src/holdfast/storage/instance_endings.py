@@ -21,7 +21,7 @@ from holdfast.core.history import (
 )
 from holdfast.core.lifecycle import INSTANCE_FINAL, InstanceEvent, InstanceState, next_state
 from holdfast.errors import DeadlineExceeded
-from holdfast.payloads.failures import Failure, error_name, qualified_name
+from holdfast.payloads.failures import RecordedFailure, error_name, qualified_name
 from holdfast.storage.records import DeadlineRecord, InstanceRecord
 
 REPLACED: Final = "its id was started again, and the policy was terminate_existing"
@@ -40,13 +40,14 @@ class CancelResult(NamedTuple):
     ends_at_once: bool = False
 
 
-def decide_cancel(state: InstanceState) -> CancelResult:
+def decide_cancel(found: InstanceRecord) -> CancelResult:
     """A9: the code handles the request. An instance that has not begun, or that is blocked, ends at once."""
+    state = found.state
     if state in INSTANCE_FINAL:
         return CancelResult(EventVerdict.CLOSED)
     if state is InstanceState.CANCEL_REQUESTED:
         return CancelResult(EventVerdict.DUPLICATE)
-    return CancelResult(EventVerdict.DELIVER, ends_at_once=state in (InstanceState.REQUESTED, InstanceState.BLOCKED))
+    return CancelResult(EventVerdict.DELIVER, ends_at_once=not found.has_begun or state is InstanceState.BLOCKED)
 
 
 def end_by_termination(found: InstanceRecord, reason: str, *, now_ms: int) -> InstanceTerminated:
@@ -64,7 +65,7 @@ def end_by_deadline(found: InstanceRecord, deadline: DeadlineRecord, *, now_ms: 
         grace_ms=deadline.grace_ms,
         is_grace_over=deadline.is_in_grace,
     )
-    failure = Failure(type=qualified_name(DeadlineExceeded), message=why)
+    failure = RecordedFailure(type=qualified_name(DeadlineExceeded), message=why)
     return DeadlinePassed(time_ms=stamp_ms(found.stamp_ms, now_ms), failure=Payload(msgspec.Raw(_encode(failure))))
 
 
@@ -74,11 +75,15 @@ def cancel_at_deadline(found: InstanceRecord, deadline: DeadlineRecord) -> Cance
     return CancelRequested(time_ms=0, reason=reason, by_deadline=True)
 
 
-def state_after(state: InstanceState, ended: ExternalEnd) -> InstanceState:
+def state_after(found: InstanceRecord, ended: ExternalEnd) -> InstanceState:
+    """The final state, by the edges of the table. A cancel passes from PAUSED through the state before the pause."""
+    state = found.state
     match ended:
         case InstanceTerminated():
             return next_state(state, InstanceEvent.TERMINATE)
         case InstanceCancelled():
+            if state is InstanceState.PAUSED:
+                state = next_state(state, InstanceEvent.RESUME_REQUESTED)
             return next_state(state, InstanceEvent.CANCEL)
         case DeadlinePassed():
             return deadlines.failed_from(state)

@@ -12,6 +12,7 @@ import msgspec
 
 from holdfast.core.leases import WorkerKey
 from holdfast.core.lifecycle import AttemptState, InstanceState
+from holdfast.core.pauses import is_withheld
 from holdfast.core.updates import UpdateState
 
 InstanceId = NewType("InstanceId", str)
@@ -97,6 +98,16 @@ class AttemptRecord(Record, frozen=True):
     """Set where the attempt is claimed or has expired; and so is `workflow`."""
     workflow: str = ""
 
+    @property
+    def is_withheld(self) -> bool:
+        """Whether a pause of its instance withholds it (R21)."""
+        return self.state is AttemptState.READY and is_withheld(self.available_at_ms)
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether it waits for a person, because the retries before it are used up (R26)."""
+        return self.state is AttemptState.READY and self.failure is not None
+
 
 ATTEMPT_COLUMNS: Final = (
     *AttemptKey.__struct_fields__,
@@ -110,7 +121,8 @@ class InstanceRecord(Record, frozen=True):
     number: InstanceNumber
     id: InstanceId
     workflow: str
-    version: str
+    version: str | None
+    """The version of the workflow on which it runs (R6). None: its first turn is yet to choose one."""
     state: InstanceState
     execution: int
     turn: int
@@ -130,6 +142,11 @@ class InstanceRecord(Record, frozen=True):
     """Owners that were lost while they ran its code, since its last turn (G12)."""
     start_at_ms: int | None = None
     """Its first turn is taken no earlier (G15). None: at once."""
+    paused_at_ms: int | None = None
+    """Since when it is PAUSED (R20). None in any other state, as the two below."""
+    paused_from: str | None = None
+    """The state to which it returns."""
+    pause_reason: str | None = None
     custom_status: bytes | None = None
     """The value of `hf.set_status`, encoded. Only in lists of instances and from `Store.read_latest`."""
     parent_id: InstanceId | None = None
@@ -140,6 +157,12 @@ class InstanceRecord(Record, frozen=True):
         return self.state is not InstanceState.REQUESTED or self.start_at_ms is None or self.start_at_ms <= now_ms
 
     @property
+    def has_begun(self) -> bool:
+        """Whether its code has run: a cancel of an instance that has not begun ends it at once (A9)."""
+        state = self.paused_from if self.state is InstanceState.PAUSED else self.state
+        return state != InstanceState.REQUESTED
+
+    @property
     def begins_at_ms(self) -> int:
         """The time from which its deadline counts: that of its creation, or the later one for its first turn."""
         return self.created_at_ms if self.start_at_ms is None else max(self.created_at_ms, self.start_at_ms)
@@ -148,17 +171,36 @@ class InstanceRecord(Record, frozen=True):
 INSTANCE_COLUMNS: Final = InstanceRecord.__struct_fields__[: -len(("custom_status", "parent_id"))]
 
 
+class BlockedInstance(Record, frozen=True):
+    """A BLOCKED instance, as reports about blocked instances read it."""
+
+    number: InstanceNumber
+    id: InstanceId
+    workflow: str
+    version: str | None
+    reason: str
+    """The beginning of the reason."""
+    builds: tuple[str, ...]
+    """The builds that blocked it, in their order."""
+    created_at_ms: int
+
+
+LONGEST_BLOCKED: Final = 8_000
+"""The characters of a reason in a `BlockedInstance`."""
+
+
 class DeadlineRecord(Record, frozen=True):
     """The deadline of an instance. `expires_at_ms` is the same time, and from then on the end of its grace."""
 
     at_ms: int
     grace_ms: int
-    expires_at_ms: int
+    expires_at_ms: int | None
+    """None: it has passed while the instance was PAUSED, and is applied at the resume (R25)."""
 
     @property
     def is_in_grace(self) -> bool:
         """Whether the deadline has passed and the code was cancelled."""
-        return self.expires_at_ms > self.at_ms
+        return self.expires_at_ms is not None and self.expires_at_ms > self.at_ms
 
 
 class InboxRow(Record, frozen=True):
@@ -271,6 +313,8 @@ class WorkerRow(Record, frozen=True):
     activities: str | None = None
     abandoned: int = 0
     """The number of abandoned bodies that still run (A5), as of its last heartbeat."""
+    versions: str | None = None
+    """The versions of its workflows that are written as code, as a JSON object. None as for `workflows`."""
 
 
 WORKER_COLUMNS: Final = WorkerRow.__struct_fields__
@@ -300,6 +344,15 @@ class OpenCount(Record, frozen=True):
 
     workflow: str
     state: InstanceState
+    instances: int
+
+
+class VersionCount(Record, frozen=True):
+    """The number of open instances of one version of a workflow that have the same owner, or none."""
+
+    workflow: str
+    version: str | None
+    owner: WorkerKey | None
     instances: int
 
 

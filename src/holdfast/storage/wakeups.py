@@ -36,6 +36,8 @@ class Wakeup(Record, frozen=True, omit_defaults=True, rename={"everything": "all
     """Queues with attempts that are READY."""
     workflows: frozenset[str] = frozenset()
     """Workflows with instances that are claimable."""
+    claimants: frozenset[str] = frozenset()
+    """Workers that poll for these instances at once; the others poll a moment later. Empty: all poll at once."""
     owners: frozenset[str] = frozenset()
     """Workers with messages for their instances."""
     queries: frozenset[str] = frozenset()
@@ -55,6 +57,7 @@ class Wakeup(Record, frozen=True, omit_defaults=True, rename={"everything": "all
         return Wakeup(
             queues=self.queues | other.queues,
             workflows=self.workflows | other.workflows,
+            claimants=self._claimants_with(other),
             owners=self.owners | other.owners,
             queries=self.queries | other.queries,
             instances=self.instances | other.instances,
@@ -66,6 +69,13 @@ class Wakeup(Record, frozen=True, omit_defaults=True, rename={"everything": "all
         """The same, or a wake-up for everything if it has too many names."""
         names = sum(map(len, (self.queues, self.workflows, self.owners, self.queries)))
         return EVERYTHING if names > MOST_NAMES or len(self.instances) > MOST_INSTANCES else self
+
+    def _claimants_with(self, other: "Wakeup") -> frozenset[str]:
+        """None if one of the two is for all workers, or if there are too many."""
+        if any(each.workflows and not each.claimants for each in (self, other)):
+            return frozenset()
+        claimants = self.claimants | other.claimants
+        return claimants if len(claimants) <= MOST_NAMES else frozenset()
 
 
 EVERYTHING: Final = Wakeup(everything=True)

@@ -25,7 +25,7 @@ class Replacements:
     def __init__(self, registry: Registry, replace: Mapping[Replaceable, Body | BaseException]) -> None:
         self._registry = registry
         self._real = dict(registry.activities)
-        self.workflows = list(registry.workflows.values())
+        self.workflows = registry.definitions
         """The original workflows."""
         self._calls: dict[str, list[dict[str, Any]]] = {name: [] for name in self._real}
         self.made: dict[Replaceable, Body | BaseException] = {}
@@ -46,7 +46,7 @@ class Replacements:
             raise InvalidOption(f"{known.name} is replaced by a function or an exception, not by {function!r}")
         _check(known, function)
         if isinstance(known, Workflow):
-            self._registry.workflows[known.name] = _replaced(known, function)
+            self._registry.put(_replaced(known, function))
         else:
             self._registry.activities[known.name] = self._recording(known, function)
 
@@ -60,7 +60,7 @@ class Replacements:
         if isinstance(what, Workflow):
             workflow = self._known_workflow(what)
             self.made.pop(workflow, None)
-            self._registry.workflows[workflow.name] = workflow
+            self._registry.put(workflow)
             return
         known = self._known(what)
         self.made.pop(known, None)

@@ -67,7 +67,8 @@ class Replayer:
         started = events[0]
         name = history.workflow or (started.workflow if isinstance(started, Started) else "")
         identity = ExecutionId(history.id or name, name, history.execution)
-        workflow = self._registry.workflow(name)
+        version = started.version if isinstance(started, Started) else None
+        workflow = self._registry.find(name, version) or self._registry.workflow(name)
         if workflow.is_flow:
             _read_flow(cast("FlowWorkflow", workflow), events, where)
             return

@@ -53,6 +53,20 @@ def test_steps_and_result_are_printed_with_at_most_five_other_lines(holdfast: Co
     assert lines[-1] == 'result ["charged 5","packed hat"]'
 
 
+def test_R5_a_workflow_by_name_is_its_highest_version_and_by_function_that_one(holdfast: Command) -> None:
+    versions = "\n".join(
+        f"""
+@hf.workflow(name="ships", version="{version}")
+async def ships_{version}() -> str:
+    return hf.info().version
+"""
+        for version in (9, 10, 2)
+    )
+    (holdfast.folder / "versions.py").write_text(f"import holdfast as hf\n{versions}", encoding="utf-8")
+    for target, expected in (("versions.py:", "10"), ("versions.py:ships", "10"), ("versions.py:ships_2", "2")):
+        assert json.loads(holdfast("run", target, "--json").out) == expected
+
+
 def test_an_activity_of_another_queue_is_served_too(holdfast: Command) -> None:
     assert holdfast("run", "shop.py:buy", "-i", '{"item": "a", "cents": 1}', "--json").out == '"packed a"\n'
 

@@ -131,6 +131,7 @@ EXISTING_STORE = [
     ["history", "x"],
     ["watch", "x"],
     ["workers"],
+    ["builds"],
     ["queues"],
     ["verify"],
     ["event", "x", "y"],
@@ -141,12 +142,18 @@ EXISTING_STORE = [
     ["attributes", "x", "a=1"],
     ["cancel", "x"],
     ["resume", "x"],
+    ["pause", "x"],
     ["terminate", "x"],
     ["migrate"],
     ["backup", "x"],
     ["restored"],
+    ["delete", "x"],
+    ["prune", "--older-than", "1d"],
     ["start", "x"],
     ["requests"],
+    ["replay", "shop.py"],
+    ["patches", "shop.py"],
+    ["blocked"],
 ]
 """The commands that need a store."""
 WITHOUT_STORE = {"run", "worker", "explain", "bench"}

@@ -8,10 +8,13 @@ import pytest
 import holdfast as hf
 from holdfast import errors
 
-CLIENT = {"close", "count", "get", "list", "queues", "restored", "run", "start", "workers"}
+CLIENT = {
+    *("builds", "close", "count", "delete", "get", "list", "prune", "queues", "restored", "run", "start", "workers"),
+}
 ENGINE = CLIENT | {"abandoned_threads", "open"}
 WORKER = {"drain", "key", "run", "running", "stop", "wait"}
 HANDLE = {
+    "set_attributes",
     "cancel",
     "cancel_activity",
     "children",
@@ -25,6 +28,8 @@ HANDLE = {
     "raise_event",
     "release",
     "result",
+    "pause",
+    "resume",
     "retry_blocked",
     "state",
     "terminate",
@@ -51,6 +56,8 @@ CAUGHT = {
     "ActivityTimedOut",
     "ClaimsExhausted",
     "DeadlineExceeded",
+    "Failure",
+    "DeleteRefused",
     "FilterError",
     "FlowError",
     "HoldfastError",
@@ -58,6 +65,8 @@ CAUGHT = {
     "InstanceConflict",
     "InstanceNotBlocked",
     "InstanceNotFound",
+    "InstanceNotPaused",
+    "InstanceNotRunning",
     "InvalidId",
     "MailboxFull",
     "PayloadError",

@@ -45,7 +45,9 @@ def test_G13_delays_grow_to_the_maximum_and_the_last_failure_gives_up() -> None:
 
 def test_G13_types_that_are_not_retried_give_up_at_once_also_by_a_base_class() -> None:
     policy = RetryPolicy(non_retryable=frozenset({"LookupError"}))
-    assert failed(1, policy, types=("KeyError", "LookupError")) == NoRetry("LookupError is not retried")
+    assert failed(1, policy, types=("KeyError", "LookupError")) == NoRetry(
+        "LookupError is not retried", is_exhausted=False
+    )
     assert isinstance(failed(1, policy, types=("OSError",)), RetryLater)
 
 

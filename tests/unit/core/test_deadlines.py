@@ -12,7 +12,7 @@ GRACE_MS = 1_000
 TABLE = {
     "REQUESTED": "END",
     "RUNNING": "ASK",
-    "PAUSED": "ASK",
+    "PAUSED": "HOLD",
     "BLOCKED": "END",
     "CANCEL_REQUESTED": "WAIT",
     "COMPLETED": "NOTHING",
@@ -34,6 +34,8 @@ def test_A9_the_code_is_asked_where_a_cancel_would_ask_it_and_what_is_open_ends(
     verdict = at_deadline(state, grace_ms=grace_ms, is_grace_over=is_grace_over)
     if state in INSTANCE_FINAL:
         assert verdict is DeadlineVerdict.NOTHING
+    elif state is InstanceState.PAUSED:
+        assert verdict is DeadlineVerdict.HOLD
     elif is_grace_over or grace_ms == 0:
         assert verdict is DeadlineVerdict.END
     elif InstanceEvent.REQUEST_CANCEL in INSTANCE_TABLE[state]:

@@ -62,10 +62,10 @@ def test_A1_final_attempts_have_no_way_out() -> None:
 
 # A9 as it is printed: from -> the states that may follow, with the event that leads there.
 A9 = {
-    "REQUESTED": "start:RUNNING block:BLOCKED cancel:CANCELLED terminate:TERMINATED",
+    "REQUESTED": "start:RUNNING pause:PAUSED block:BLOCKED cancel:CANCELLED terminate:TERMINATED",
     "RUNNING": "pause:PAUSED block:BLOCKED request_cancel:CANCEL_REQUESTED complete:COMPLETED fail:FAILED "
     "terminate:TERMINATED continue_as_new:RUNNING",
-    "PAUSED": "resume:RUNNING request_cancel:CANCEL_REQUESTED terminate:TERMINATED",
+    "PAUSED": "resume:RUNNING resume_requested:REQUESTED request_cancel:CANCEL_REQUESTED terminate:TERMINATED",
     "BLOCKED": "unblock:RUNNING cancel:CANCELLED terminate:TERMINATED fail:FAILED",
     "CANCEL_REQUESTED": "block:BLOCKED cancel:CANCELLED complete:COMPLETED fail:FAILED terminate:TERMINATED",
     "COMPLETED": "",

@@ -10,7 +10,7 @@ import pytest
 from holdfast.errors import RemoteError, RetryAfter
 from holdfast.payloads import failures
 from holdfast.payloads.encoding import decode, encode
-from holdfast.payloads.failures import Failure, failure_of, qualified_name, resolve_builtin, to_exception
+from holdfast.payloads.failures import RecordedFailure, failure_of, qualified_name, resolve_builtin, to_exception
 from holdfast.payloads.limits import (
     ARGUMENTS_LIMIT_BYTES,
     ARGUMENTS_MAX_DEPTH,
@@ -74,7 +74,7 @@ def resolve(name: str) -> type[BaseException] | None:
 
 def there_and_back(exception: BaseException) -> Exception:
     stored = msgspec.json.encode(failure_of(exception))
-    return to_exception(msgspec.json.decode(stored, type=Failure), resolve)
+    return to_exception(msgspec.json.decode(stored, type=RecordedFailure), resolve)
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_no_code_of_the_exception_runs_when_it_is_made_again() -> None:
 
 
 def test_an_unknown_type_becomes_a_remote_error_that_keeps_the_name() -> None:
-    back = to_exception(Failure(type="shop.Declined", message="no funds"), resolve)
+    back = to_exception(RecordedFailure(type="shop.Declined", message="no funds"), resolve)
     assert type(back) is RemoteError
     assert back.type_name == "shop.Declined"
     assert str(back) == "no funds"
@@ -140,7 +140,7 @@ def test_a_remote_error_keeps_the_attributes_that_the_original_had() -> None:
 
 
 def test_a_remote_error_that_was_recorded_without_attributes_has_none() -> None:
-    recorded = Failure(
+    recorded = RecordedFailure(
         type=qualified_name(RemoteError), message="no", arguments=["no"], attributes={"type_name": "shop.Declined"}
     )
     back = to_exception(recorded, {qualified_name(RemoteError): RemoteError}.get)
@@ -300,7 +300,7 @@ def test_the_deepest_failure_can_be_stored_as_a_payload() -> None:
     for _ in range(FAILURES_LIMIT - 1):
         exception = ExceptionGroup("group", [exception])
     failure = failure_of(exception)
-    assert decode(encode(failure, Failure), Failure) == failure
+    assert decode(encode(failure, RecordedFailure), RecordedFailure) == failure
     innermost = failure
     while innermost.members:
         innermost = innermost.members[0]

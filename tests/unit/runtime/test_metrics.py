@@ -1,5 +1,6 @@
 """What counts in the metrics of a process, and what does not (M1)."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -17,6 +18,10 @@ from holdfast.testing.conformance.bench import ANNA, new_attempt
 
 NOW_MS = 10_000
 RUNNING = AttemptState.RUNNING
+
+
+ORDER: Any = SimpleNamespace(workflow="order")
+"""A live instance, as far as metrics see it."""
 
 
 def metrics() -> WorkerMetrics:
@@ -71,7 +76,7 @@ def test_M1_an_instance_has_started_with_its_first_turn_and_with_no_other(
     fields: dict[str, Any], expected: int
 ) -> None:
     counted = metrics()
-    counted.turn_committed("order", turn(**fields), 1.0)
+    counted.turn_committed(ORDER, turn(**fields), 1.0)
     assert counted.instances_started == ({"order": 1} if expected else {})
 
 
@@ -79,7 +84,7 @@ def test_M1_a_turn_counts_its_completions_its_end_and_the_wait_of_what_it_begins
     counted = metrics()
     end = TurnEffects(close=InstanceEnd(state=InstanceState.FAILED, outcome=b""))
     begun = (new_attempt(1, owner=ANNA), new_attempt(2))
-    counted.turn_committed("order", turn(completions=(completion(attempt()),), attempts=begun, effects=end), 1.0)
+    counted.turn_committed(ORDER, turn(completions=(completion(attempt()),), attempts=begun, effects=end), 1.0)
     assert ended(counted) == {("charge", "COMPLETED"): 1}
     assert counted.activities["charge"].seconds.total == 6.0
     assert counted.instances_closed == {("order", "FAILED"): 1}

@@ -1,12 +1,13 @@
 """A store that cannot be used is told in one line; what nobody foresaw is told whole."""
 
+import asyncio
 import logging
 from pathlib import Path
 
 import pytest
 
 from holdfast.errors import ClientClosed, StoreError, StoreReplaced
-from holdfast.runtime.signals import RepeatedTrouble, log_failure, trouble_of
+from holdfast.runtime.signals import PollSignal, RepeatedTrouble, log_failure, trouble_of
 
 
 def test_an_outage_of_the_store_is_one_line(caplog: pytest.LogCaptureFixture) -> None:
@@ -27,6 +28,27 @@ def test_the_loss_of_the_files_is_not_repeated_by_those_who_meet_it(caplog: pyte
     """The store has logged it."""
     log_failure("nothing was looked for", StoreReplaced("shop.db was removed"))
     assert not caplog.records
+
+
+def test_C15_a_poll_ends_the_wait_for_a_later_one() -> None:
+    """It has seen what the wake-up was for; a wake-up during the poll asks for another one."""
+
+    async def scenario() -> None:
+        work = PollSignal()
+        work.set_later(0.001)
+        work.begin_poll()
+        await asyncio.sleep(0.02)
+        assert not work.is_set()
+        work.set_later(0.001)
+        work.set_later(60.0)
+        async with asyncio.timeout(5):
+            await work.wait()
+        work.begin_poll()
+        work.set_later(0.001)
+        async with asyncio.timeout(5):
+            await work.wait()
+
+    asyncio.run(scenario())
 
 
 class Clock:

@@ -4,7 +4,7 @@ from typing import get_args
 
 from tests.stores import memory
 
-from holdfast.storage.contract import COUNTS, OPEN_CONTRACT, RESTORE, SEARCH
+from holdfast.storage.contract import CODE_CHECKS, COUNTS, OPEN_CONTRACT, RESTORE, SEARCH
 from holdfast.storage.members.attempts import Completion, OpenNextAttempt
 from holdfast.storage.members.base import CommitMember, WorkerMember
 from holdfast.storage.members.instances import Start
@@ -33,4 +33,4 @@ def test_W6_a_member_with_an_owner_acts_in_its_name() -> None:
 
 def test_both_databases_declare_every_capability_that_the_conformance_kit_skips_without_it() -> None:
     for store in (SqliteStore, PostgresStore):
-        assert store.capabilities >= {OPEN_CONTRACT, SEARCH, RESTORE, COUNTS}, store
+        assert store.capabilities >= {OPEN_CONTRACT, SEARCH, RESTORE, COUNTS, CODE_CHECKS}, store

@@ -65,7 +65,7 @@ def test_a_statement_of_the_database_replaces_the_shared_one_and_an_unknown_name
     own = {file.stem for file in (STORAGE / "postgres" / "sql").glob("*.sql")}
     both = own & {file.stem for file in (STORAGE / "relational" / "sql").glob("*.sql")}
     assert both, "otherwise this test looks at nothing"
-    statements = shared.Statements("holdfast.storage.postgres", raw_columns=RAW_COLUMNS)
+    statements = shared.Statements("holdfast.storage.postgres", raw_columns=RAW_COLUMNS, claim_keys="{0}")
     for name in both:
         last_line = (STORAGE / "postgres" / "sql" / f"{name}.sql").read_text(encoding="utf-8").splitlines()[-1]
         assert getattr(statements, name).endswith(last_line.strip().format_map(PARTS))
@@ -75,7 +75,7 @@ def test_a_statement_of_the_database_replaces_the_shared_one_and_an_unknown_name
 
 @pytest.mark.parametrize("package", ["holdfast.storage.postgres", of_sqlite.PACKAGE])
 def test_every_column_list_is_used_and_none_is_left_unexpanded(package: str) -> None:
-    statements = shared.Statements(package, raw_columns=RAW_COLUMNS)
+    statements = shared.Statements(package, raw_columns=RAW_COLUMNS, claim_keys="{0}")
     texts = [getattr(statements, name) for name in names_of(package.rpartition(".")[2])]
     assert not [text for text in texts if "{" in text]
     for columns in {**COLUMNS, **RAW_COLUMNS}.values():

@@ -57,6 +57,26 @@ def test_the_wake_ups_of_two_parts_of_a_group_are_merged() -> None:
     assert (Wakeups() | second) is second
 
 
+def test_C15_a_merged_wake_up_names_a_claimant_only_if_both_do() -> None:
+    """Otherwise instances of the one that names none would wait for the later poll of all workers."""
+    flow = Wakeup(workflows=frozenset({"flow"}))
+    for_a = Wakeup(workflows=flow.workflows, claimants=frozenset({"a"}))
+    for_b = Wakeup(workflows=frozenset({"other"}), claimants=frozenset({"b"}))
+    assert decode_wakeup(encode_wakeup(for_a)) == for_a
+    assert (for_a | for_b).claimants == {"a", "b"}
+    assert not (for_a | flow).claimants
+    assert not (flow | for_a).claimants
+    assert (for_a | Wakeup(queues=frozenset({"q"}))).claimants == {"a"}
+    assert (NOTHING | for_a).claimants == {"a"}
+
+
+def test_C15_a_merged_wake_up_with_too_many_claimants_names_none() -> None:
+    workflows = frozenset({"flow"})
+    most = Wakeup(workflows=workflows, claimants=frozenset(str(each) for each in range(MOST_NAMES)))
+    assert len((most | most).claimants) == MOST_NAMES
+    assert (most | Wakeup(workflows=workflows, claimants=frozenset({"one more"}))) == Wakeup(workflows=workflows)
+
+
 def test_a_process_sends_itself_nothing() -> None:
     own = WorkerKey("mine")
     to_all = Wakeup(owners=frozenset({own, "theirs"}), queries=frozenset({own}))

@@ -16,7 +16,9 @@ from holdfast.core.attributes import Attributes, read_value
 from holdfast.core.history import AttributesChanged, HistoryEvent, Payload, Started, encode_event
 from holdfast.core.lifecycle import AttemptState, InstanceState
 from holdfast.core.updates import UpdateState
-from holdfast.payloads.failures import Failure
+from holdfast.errors import InstanceNotFound
+from holdfast.payloads.failures import RecordedFailure
+from holdfast.storage.contract import Store
 from holdfast.storage.large_payloads import MARK, reference_of
 from holdfast.storage.records import AttemptRecord, InstanceRecord, NoteRow
 
@@ -27,7 +29,7 @@ LONGEST_VALUE: Final = 2_000
 LONGEST_EXCERPT: Final = 200
 DAMAGE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, TypeError)
 """The errors of decoding a damaged column."""
-_failure: Final = msgspec.json.Decoder(Failure)
+_failure: Final = msgspec.json.Decoder(RecordedFailure)
 
 
 class Excerpt(msgspec.Struct, frozen=True, kw_only=True):
@@ -214,7 +216,8 @@ class Description(Stateful, frozen=True, kw_only=True):
 
     id: str
     workflow: str
-    version: str
+    version: str | None
+    """None until the first turn has chosen it (R6)."""
     execution: int
     """The execution that is described: the newest, unless another one was asked for."""
     turn: int
@@ -260,6 +263,10 @@ class Description(Stateful, frozen=True, kw_only=True):
     """Work that no live worker can take, a sentence each."""
     executions: int = 1
     """The number of its executions: continue-as-new begins another one (G4)."""
+    paused_at: dt.datetime | None = None
+    """Since when it is PAUSED (R20)."""
+    pause_reason: str | None = None
+    """Why it is PAUSED: as it was given, or which activity has used up its retries."""
 
 
 class Summary(Stateful, frozen=True, kw_only=True):
@@ -269,7 +276,8 @@ class Summary(Stateful, frozen=True, kw_only=True):
     """Unique in the store, unlike the id (G3). The next page is the one `before` the last number."""
     id: str
     workflow: str
-    version: str
+    version: str | None
+    """None until the first turn has chosen it (R6)."""
     execution: int
     created_at: dt.datetime
     closed_at: dt.datetime | None
@@ -344,12 +352,12 @@ def attempt_view(record: AttemptRecord, values: Values, notes: Iterable[NoteRow]
     )
 
 
-def stored_failure(stored: object) -> Failure:
+def stored_failure(stored: object) -> RecordedFailure:
     """A failure from its column or payload. A damaged one is replaced by a failure of type `unreadable`."""
     try:
         return _failure.decode(cast("bytes", stored))
     except DAMAGE:
-        return Failure(type="unreadable", message="the stored failure cannot be decoded")
+        return RecordedFailure(type="unreadable", message="the stored failure cannot be decoded")
 
 
 def failure_text(stored: object) -> str:
@@ -357,7 +365,7 @@ def failure_text(stored: object) -> str:
     return short_failure(stored_failure(stored))
 
 
-def short_failure(failure: Failure) -> str:
+def short_failure(failure: RecordedFailure) -> str:
     """Type without its module, and message, in one line."""
     name = failure.type.rpartition(".")[2]
     return f"{name}: {failure.message}" if failure.message else name
@@ -408,6 +416,12 @@ def summary(record: InstanceRecord, attributes: Attributes | None = None) -> Sum
         start_at=moment(record.start_at_ms),
         attributes=attribute_values(attributes or {}),
     )
+
+
+async def require_there(store: Store, record: InstanceRecord) -> None:
+    """R38: `InstanceNotFound` if the instance was deleted while it was read, so that no part of it is returned."""
+    if await store.read_instance(record.number) is None:
+        raise InstanceNotFound(f"the instance {record.id!r} was deleted while it was read")
 
 
 NEWEST: Final = 2**62

@@ -7,10 +7,11 @@ is live while its lease runs, and it registers its queues, workflows and activit
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from holdfast.client.views.instances import Description, is_external
-from holdfast.client.views.overview import registered_names
+from holdfast.client.views.instances import Description, is_external, moment
+from holdfast.client.views.overview import may_run, registered_names, registered_versions
 from holdfast.core.leases import WorkerKey, WorkerState
 from holdfast.core.lifecycle import AttemptState, InstanceState
+from holdfast.core.versions import in_order, version_text
 from holdfast.storage.contract import Store
 from holdfast.storage.records import AttemptRecord, InstanceId, InstanceRecord, WorkerRow
 
@@ -18,7 +19,6 @@ MOST_NAMES: Final = 10
 """Names that one sentence lists."""
 MOST_WAITS: Final = 5
 """Open steps that one sentence lists."""
-_NEEDS_NO_WORKER: Final = (InstanceState.BLOCKED, InstanceState.PAUSED)
 _WITH_A_WORKER: Final = (
     AttemptState.QUEUED,
     AttemptState.PREPARING,
@@ -32,9 +32,19 @@ Overdue = Mapping[WorkerKey, int]
 
 async def read_obstacles(store: Store, record: InstanceRecord, attempts: Sequence[AttemptRecord]) -> list[str]:
     """The obstacles of an open instance, a sentence each; empty if live workers can take all its work."""
-    if record.closed_at_ms is not None or record.state in _NEEDS_NO_WORKER:
+    if record.state is InstanceState.PAUSED:
+        return [pause_sentence(record)]
+    if record.closed_at_ms is not None or record.state is InstanceState.BLOCKED:
         return []
     return await _obstacles(store, record, attempts)
+
+
+def pause_sentence(record: InstanceRecord) -> str:
+    """Since when and why an instance is PAUSED, and what ends that."""
+    since = moment(record.paused_at_ms)
+    shown = "paused" if since is None else f"paused since {since:%Y-%m-%d %H:%M:%S} UTC"
+    why = f": {record.pause_reason}" if record.pause_reason else ""
+    return f"{shown}{why}; holdfast resume {record.id}"
 
 
 async def read_unanswered_reasons(store: Store, instance_id: InstanceId) -> list[str]:
@@ -44,7 +54,8 @@ async def read_unanswered_reasons(store: Store, instance_id: InstanceId) -> list
         return []
     is_open = record.closed_at_ms is None
     attempts = await store.read_attempts(record.number, record.execution) if is_open else []
-    return await _obstacles(store, record, attempts)
+    paused = [pause_sentence(record)] if record.state is InstanceState.PAUSED else []
+    return paused + await _obstacles(store, record, attempts)
 
 
 async def _obstacles(store: Store, record: InstanceRecord, attempts: Sequence[AttemptRecord]) -> list[str]:
@@ -59,7 +70,7 @@ async def _obstacles(store: Store, record: InstanceRecord, attempts: Sequence[At
     if not live:
         return [*found, "no worker is alive: start one with holdfast worker"]
     if record.owner is None:
-        found += _of_workflow(record.workflow, live)
+        found += _of_workflow(record, live)
     external = [attempt for attempt in waiting if is_external(attempt)]
     of_workers = [attempt for attempt in waiting if attempt not in external]
     found += _of_reports(external, live)
@@ -100,10 +111,17 @@ def _lost(owner: str, since_ms: int, what: str) -> str:
     return f"the lease of worker {owner}, {what}, ended {since_ms / 1000:.1f} s ago"
 
 
-def _of_workflow(workflow: str, live: Sequence[WorkerRow]) -> Iterator[str]:
+def _of_workflow(record: InstanceRecord, live: Sequence[WorkerRow]) -> Iterator[str]:
+    """R8: no live worker has the workflow, or none has the version on which the instance runs."""
     known = [registered_names(row.workflows) for row in live]
-    if not any(names is None or workflow in names for names in known):
-        yield f"no live worker has workflow {workflow!r} (known: {_names(known)})"
+    if not any(names is None or record.workflow in names for names in known):
+        yield f"no live worker has workflow {record.workflow!r} (known: {_names(known)})"
+        return
+    if record.version is None or any(may_run(row, record.workflow, record.version) for row in live):
+        return
+    versions = in_order({version for row in live for version in registered_versions(row, record.workflow) or ()})
+    shown = _listed([version or "none" for version in versions], MOST_NAMES)
+    yield f"no live worker has {version_text(record.version)} of {record.workflow!r} (known: {shown})"
 
 
 def _of_attempts(waiting: Iterable[AttemptRecord], live: Sequence[WorkerRow]) -> Iterator[str]:

@@ -14,6 +14,7 @@ from holdfast.storage.records import QueueRow, WorkerLoad, WorkerRow
 
 _STATES: Final = frozenset(WorkerState)
 _decode_names = msgspec.json.Decoder(list[str]).decode
+_decode_versions = msgspec.json.Decoder(dict[str, list[str]]).decode
 
 
 class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,6 +42,8 @@ class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
     workflows: list[str] | None = None
     """The names of its workflows and flows; None for a worker of an older release."""
     activities: list[str] | None = None
+    versions: dict[str, list[str]] | None = None
+    """The versions of its workflows that are written as code; None as for `workflows`."""
 
     @property
     def load(self) -> float:
@@ -99,6 +102,28 @@ def registered_names(names: str | None) -> list[str] | None:
         return None
 
 
+def registered_versions(row: WorkerRow, workflow: str) -> list[str] | None:
+    """The versions of a workflow that a worker registered. None: it runs all, as those of a flow, or does not say."""
+    return (_versions(row) or {}).get(workflow)
+
+
+def _versions(row: WorkerRow) -> dict[str, list[str]] | None:
+    """The versions in the column of a registration; None if they are missing or cannot be decoded."""
+    try:
+        return None if row.versions is None else _decode_versions(row.versions)
+    except msgspec.MsgspecError:
+        return None
+
+
+def may_run(row: WorkerRow, workflow: str, version: str | None) -> bool:
+    """R8: whether a worker has the code of an instance, as far as it registered."""
+    names = registered_names(row.workflows)
+    if names is not None and workflow not in names:
+        return False
+    versions = registered_versions(row, workflow)
+    return version is None or versions is None or version in versions
+
+
 def _worker(row: WorkerRow, load: WorkerLoad | None, now_ms: int) -> WorkerView:
     host = decode_identity(row.host) or HostIdentity("", 0, 0, "")
     return WorkerView(
@@ -117,6 +142,7 @@ def _worker(row: WorkerRow, load: WorkerLoad | None, now_ms: int) -> WorkerView:
         registered_at=dt.datetime.fromtimestamp(row.registered_at_ms / MILLISECONDS, dt.UTC),
         workflows=registered_names(row.workflows),
         activities=registered_names(row.activities),
+        versions=_versions(row),
     )
 
 

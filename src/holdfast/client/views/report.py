@@ -35,6 +35,7 @@ from holdfast.client.views.instances import (
     attribute_values,
     changed_values,
     moment,
+    require_there,
     stored_failure,
 )
 from holdfast.client.views.obstacles import read_obstacles
@@ -61,8 +62,8 @@ from holdfast.core.history import (
 from holdfast.core.lifecycle import InstanceState
 from holdfast.core.steps import RecordedStep, derived_key, read_steps
 from holdfast.core.updates import REFUSALS, UpdateState
-from holdfast.errors import HoldfastError, StoreError
-from holdfast.payloads.failures import Failure
+from holdfast.errors import HoldfastError, InstanceNotFound, StoreError
+from holdfast.payloads.failures import RecordedFailure
 from holdfast.storage.contract import Store, open_contract_tables, searchable
 from holdfast.storage.large_payloads import reference_of
 from holdfast.storage.records import (
@@ -124,7 +125,7 @@ class InstanceReport:
         return self.execution.record
 
     @property
-    def failure(self) -> Failure | None:
+    def failure(self) -> RecordedFailure | None:
         """The failure of a workflow that failed."""
         is_failed = self.record.state is InstanceState.FAILED and self.outcome is not None
         return stored_failure(self.outcome) if is_failed else None
@@ -192,10 +193,18 @@ async def read_report(
         damage=damage,
         obstacles=await read_obstacles(store, record, execution.attempts) if execution.is_newest else [],
         executions=found.execution,
+        paused_at=moment(record.paused_at_ms),
+        pause_reason=record.pause_reason or None,
     )
     node_values = await _read_node_values(store, execution, with_outputs=with_outputs or is_whole)
-    earlier = 0 if record.superseded_at_ms is not None else await store.count_earlier(record.id)
+    earlier = await _count_earlier(store, record)
     return InstanceReport(execution, described, values, node_values, outcome, earlier, relatives, store.now_ms())
+
+
+async def _count_earlier(store: Store, record: InstanceRecord) -> int:
+    """The earlier instances of the id. It is the last read: the instance must not have been deleted meanwhile (R38)."""
+    await require_there(store, record)
+    return 0 if record.superseded_at_ms is not None else await store.count_earlier(record.id)
 
 
 async def read_execution(
@@ -211,6 +220,9 @@ async def read_execution(
     is_newest = number is None or number == record.execution
     turns = await store.read_history(record.number, record.execution if number is None else number)
     if number is not None and not is_newest:
+        if not turns:
+            await require_there(store, record)
+            raise InstanceNotFound(f"execution {number} of {record.id!r} was deleted by retention, or has no history")
         record = msgspec.structs.replace(record, execution=number, turn=len(turns))
     attempts = [repaired(attempt)[0] for attempt in await store.read_attempts(record.number, record.execution)]
     events: list[HistoryEvent] = []

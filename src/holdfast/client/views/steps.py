@@ -14,7 +14,7 @@ from holdfast.core.collation import shown_place
 from holdfast.core.history import HistoryEvent, pairs_set_aside
 from holdfast.core.lifecycle import AttemptState
 from holdfast.core.steps import ERRORED, RecordedStep
-from holdfast.payloads.failures import Failure
+from holdfast.payloads.failures import RecordedFailure
 from holdfast.storage.records import AttemptKey, AttemptRecord, InstanceRecord, NoteRow
 
 
@@ -72,7 +72,7 @@ class StepReport:
         return _DONE_WORDS.get(self.recorded.kind, "done") if self.state is StepState.DONE else _WORDS[self.state]
 
     @property
-    def failure(self) -> Failure | None:
+    def failure(self) -> RecordedFailure | None:
         """The failure of the newest attempt that failed."""
         failures = (failure_of(attempt) for attempt in reversed(self.attempts))
         return next((failure for failure in failures if failure is not None), None)
@@ -114,7 +114,7 @@ def _state(step: RecordedStep) -> StepState:
     return StepState.CANCELLED if step.ended_by is None else STATES_BY_END.get(step.ended_by, StepState.CANCELLED)
 
 
-def failure_of(attempt: AttemptRecord) -> Failure | None:
+def failure_of(attempt: AttemptRecord) -> RecordedFailure | None:
     """The failure of an attempt, if it failed."""
     return None if attempt.failure is None else stored_failure(attempt.failure)
 

@@ -59,6 +59,7 @@ class RunRules(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
     start_to_close_ms: int | None = None
     schedule_to_close_ms: int | None = None
     heartbeat_ms: int | None = None
+    pauses: bool | None = None
 
 
 class Each(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):

@@ -14,7 +14,7 @@ from holdfast.core.flow.state import FlowState
 from holdfast.core.history import Payload
 from holdfast.errors import ExpressionError, PayloadError, PayloadTooLarge
 from holdfast.flows.expressions.expression import Expression, compile_expression
-from holdfast.payloads.failures import Failure
+from holdfast.payloads.failures import RecordedFailure
 from holdfast.payloads.limits import (
     ESCAPED_NUL,
     PAYLOAD_LIMIT_BYTES,
@@ -30,7 +30,7 @@ NULL: Final = b"null"
 
 _encode: Final = msgspec.json.Encoder().encode
 _decode: Final = msgspec.json.Decoder().decode
-_decode_failure: Final = msgspec.json.Decoder(Failure).decode
+_decode_failure: Final = msgspec.json.Decoder(RecordedFailure).decode
 
 
 class FlowOfValues(Protocol):

@@ -84,7 +84,13 @@ def _rules(fields: Fields) -> RunRules:
         start_to_close_ms=fields.duration("start_to_close", least_ms=1),
         schedule_to_close_ms=fields.duration("schedule_to_close", least_ms=1),
         heartbeat_ms=fields.duration("heartbeat", least_ms=1),
+        pauses=_pauses(fields),
     )
+
+
+def _pauses(fields: Fields) -> bool | None:
+    word = fields.word("on_exhausted", ("fail", "pause"))
+    return None if not word else word == "pause"
 
 
 def _retry(fields: Fields) -> RetryRules | None:
@@ -167,7 +173,9 @@ def _interrupt(fields: Fields) -> InterruptAction:
 
 
 _EACH: Final = frozenset({"each", "limit", "input"})
-_OPTIONS: Final = frozenset({"queue", "retry", "schedule_to_start", "start_to_close", "schedule_to_close", "heartbeat"})
+_OPTIONS: Final = frozenset(
+    {"queue", "retry", "schedule_to_start", "start_to_close", "schedule_to_close", "heartbeat", "on_exhausted"}
+)
 KINDS: Final[Mapping[str, NodeKind]] = {
     "trigger": NodeKind(_trigger, frozenset()),
     "run": NodeKind(_run, _EACH | _OPTIONS),

@@ -139,6 +139,7 @@ def _rules(rules: RunRules) -> dict[str, Any]:
         start_to_close=_span(rules.start_to_close_ms),
         schedule_to_close=_span(rules.schedule_to_close_ms),
         heartbeat=_span(rules.heartbeat_ms),
+        on_exhausted=None if rules.pauses is None else "pause" if rules.pauses else "fail",
     )
 
 

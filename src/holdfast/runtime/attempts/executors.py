@@ -21,7 +21,7 @@ import msgspec
 from holdfast.authoring.activity import Activity, ActivityContext, Cancelled
 from holdfast.errors import ProcessDied
 from holdfast.fork import generation, leave_if_forked
-from holdfast.payloads.failures import Failure
+from holdfast.payloads.failures import RecordedFailure
 from holdfast.runtime.attempts.process_child import (
     LENGTH_BYTES,
     LONGEST_MESSAGE,
@@ -55,7 +55,7 @@ class BodyCall(ActivityContext, Protocol):
 class FailedInProcess(Exception):
     """A body raised in its process: the failure as it was recorded there."""
 
-    def __init__(self, failure: Failure, types: tuple[str, ...]) -> None:
+    def __init__(self, failure: RecordedFailure, types: tuple[str, ...]) -> None:
         super().__init__(failure.message)
         self.failure = failure
         self.types = types
@@ -114,7 +114,7 @@ class ProcessPool:
             body.send_cancel = None
             self._put_back(child, finished)
         if isinstance(answer, BodyError):
-            failure = msgspec.json.decode(answer.failure, type=Failure)
+            failure = msgspec.json.decode(answer.failure, type=RecordedFailure)
             if answer.is_cancelled:
                 raise Cancelled(failure.message)
             raise FailedInProcess(failure, answer.types)

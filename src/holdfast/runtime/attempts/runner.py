@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.authoring.activity import Activity, current_activity
+from holdfast.authoring.activity import Activity
 from holdfast.core.activity_options import OnCancel, decode_options
 from holdfast.core.deadlines import MILLISECONDS
 from holdfast.core.history import ActivityCompleted, Payload
@@ -71,6 +71,7 @@ class AttemptRunner:
         self._activities = context.registry.activities
         self._now_ms = context.session.store.now_ms
         self._limit = context.payload_limit
+        self._set_current = context.session.spans.set_current
         self._threads = DaemonThreads("holdfast-activity")
         self._processes = ProcessPool()
         self._preparer = Preparer(context.committer, self._now_ms, self)
@@ -200,7 +201,7 @@ class AttemptRunner:
         """A5: the body was asked to stop and has not ended. A process is killed; everything else is abandoned."""
         if self._is_stopped:
             return  # `stop` and `close` decide
-        current_activity.set(None)  # log records from here on are not the body's
+        self._set_current(None)  # log records from here on are not the body's
         if running.in_process:
             if running.task is not None:
                 running.task.cancel()
@@ -285,7 +286,7 @@ class AttemptRunner:
 
     async def _run(self, running: RunningAttempt) -> None:
         activity = running.activity
-        current_activity.set(running)  # in the context of the body, which ends with it
+        self._set_current(running)  # in the context of the body, which ends with it
         running.has_begun = True
         data, error = b"", None
         try:
@@ -300,7 +301,7 @@ class AttemptRunner:
             data = value if running.in_process or activity.yields else stored_result(signature, self._limit, value)
         except BaseException as raised:  # noqa: BLE001 - SystemExit and the like end the attempt, not the worker
             error = raised
-        current_activity.set(None)  # log records from here on are not the body's
+        self._set_current(None)  # log records from here on are not the body's
         try:  # outside of the handler: exceptions of workflow code get no `__context__` from this body
             if self._generation != generation():
                 leave_if_forked(self._generation, error)

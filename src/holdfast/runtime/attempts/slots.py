@@ -10,6 +10,7 @@ import logging
 import msgspec
 
 from holdfast.authoring.registry import Registry
+from holdfast.core.activity_options import decode_options, with_trace
 from holdfast.core.run import ScheduledActivity
 from holdfast.runtime.signals import PollSignal
 
@@ -52,9 +53,10 @@ class ActivitySlots:
         registered = self._registry.activities.get(scheduled.name)
         if registered is None or registered.options.external is not None:
             return scheduled
-        return msgspec.structs.replace(
-            scheduled, options=registered.options, encoded_options=registered.encoded_options
-        )
+        encoded = registered.encoded_options
+        if trace := decode_options(scheduled.encoded_options).trace:
+            encoded = with_trace(encoded, trace)
+        return msgspec.structs.replace(scheduled, options=registered.options, encoded_options=encoded)
 
     def reserve(self, most: int) -> int:
         """Reserve free slots, at most `most`, and return how many."""

@@ -26,6 +26,8 @@ from holdfast.storage.records import AttemptRecord, InstanceNumber, InstanceReco
 POLL_SECONDS: Final = 1.0
 """The poll interval, for changes whose notification was lost."""
 CLAIM_BATCH: Final = 200
+AFTER_OTHERS_SECONDS: Final = 0.02
+"""When a worker polls after a wake-up that names another one, which may be busy, full or dead."""
 LOAD_BATCH: Final = 50
 """Instances whose rows are read together and are in memory at the same time."""
 LONGEST_WAKE_SECONDS: Final = 0.01
@@ -64,6 +66,7 @@ class Claimer:
         self._launches = launches
         self._queues = queues
         self._workflows = tuple(context.registry.workflows)
+        self._versions = context.registry.versions
         self._is_closed = False
         self.polled_at_ms = 0
 
@@ -75,7 +78,7 @@ class Claimer:
     async def run(self) -> None:
         """Claim and wait, until the claimer is closed."""
         while not self._is_closed:
-            self._context.work.clear()
+            self._context.work.begin_poll()
             self._launches.poll()
             try:
                 claimed, due = await self._claim()
@@ -104,7 +107,11 @@ class Claimer:
     async def next_due(self, after_ms: int = -1) -> NextDue:
         """When the next rows that this worker could claim are due."""
         return await self._store.next_due(
-            workflows=self._workflows, queues=self._queues, names=self._context.registry.runnable, after_ms=after_ms
+            workflows=self._workflows,
+            versions=self._versions,
+            queues=self._queues,
+            names=self._context.registry.runnable,
+            after_ms=after_ms,
         )
 
     async def next_due_ms(self) -> int | None:
@@ -156,7 +163,14 @@ class Claimer:
         failed_here = self._instances.first_failures
         owner = self._context.lease.key
         outcome = await self._context.committer.commit(
-            ClaimInstances(owner=owner, workflows=self._workflows, limit=limit, blocked=blocked, build=build)
+            ClaimInstances(
+                owner=owner,
+                workflows=self._workflows,
+                versions=self._versions,
+                limit=limit,
+                blocked=blocked,
+                build=build,
+            )
         )
         if not isinstance(outcome, ClaimedInstances):
             return False
@@ -212,7 +226,9 @@ class Claimer:
 
     async def try_blocked(self, build: str) -> None:
         """G12: claim instances that other builds blocked; with an empty `build` all that are blocked."""
-        if not self._is_closed and self._workflows and await self._store.has_blocked(self._workflows, build):
+        if self._is_closed or not self._workflows:
+            return
+        if await self._store.has_blocked(self._workflows, build, self._versions):
             await self._claim_instances(blocked=True, build=build)
 
     # ------------------------------------------------------------ attempts

@@ -20,7 +20,7 @@ from holdfast.core.checks import parse_enum
 from holdfast.core.deadlines import LONGEST_SECONDS
 from holdfast.core.history import CancelRequested, EventReceived, Payload, Started
 from holdfast.errors import MAX_RETRY_AFTER_SECONDS, HoldfastError, StoreError, UsageError
-from holdfast.payloads.failures import Failure
+from holdfast.payloads.failures import RecordedFailure
 from holdfast.payloads.limits import MESSAGE_LIMIT_CHARACTERS, shorten
 from holdfast.payloads.signature import input_hash
 from holdfast.payloads.untrusted import check_untrusted
@@ -232,14 +232,14 @@ class ContractRows:
         started = Started(
             time_ms=now_ms,
             workflow=workflow.name,
-            version=workflow.version,
+            version="",
             seed=self._context.session.platform.providers.seed(),
             input=Payload(msgspec.Raw(encoded)),
         )
         start = Start(
             id=InstanceId(checked_name(row.request_id if row.instance_id is None else row.instance_id, "an instance")),
             workflow=workflow.name,
-            version=workflow.version,
+            version=None,
             input=encoded,
             input_hash=input_hash(encoded),
             policy=IdPolicy.IDEMPOTENT if row.policy is None else parse_enum(IdPolicy, row.policy, "policy for ids"),
@@ -397,7 +397,7 @@ class ContractRows:
             session.offered(outcome.offered)
 
 
-def failure_of_report(error: bytes | None) -> Failure:
+def failure_of_report(error: bytes | None) -> RecordedFailure:
     """The failure that FAILED reports. A text that is not the documented object is the message."""
     text = "" if error is None else error.decode(errors="replace")
     try:
@@ -406,7 +406,7 @@ def failure_of_report(error: bytes | None) -> Failure:
         reported = ReportedError(message=text)
     if not reported.message and not reported.type:
         reported = ReportedError(message=text, retryable=reported.retryable, retry_after=reported.retry_after)
-    return Failure(
+    return RecordedFailure(
         type=shorten(reported.type or DEFAULT_ERROR_TYPE, LONGEST_REFUSAL),
         message=shorten(reported.message or "the executor reported a failure", MESSAGE_LIMIT_CHARACTERS),
         retryable=reported.retryable,

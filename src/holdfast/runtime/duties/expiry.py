@@ -66,7 +66,7 @@ class Expiry:
         """Store the deadline that the code of a claimed instance declares, no later than its first turn."""
         if record.state is not InstanceState.REQUESTED:
             return
-        deadline = self._context.registry.workflow(record.workflow).deadline
+        deadline = self._context.registry.workflow(record.workflow, record.version).deadline
         if deadline is not None and deadline.limit_ms is not None:
             member = SetDeadline(number=record.number, owner=self._context.lease.key, deadline=deadline)
             self._committer.commit_eventually(member)

@@ -45,7 +45,7 @@ class Maintenance:
             try:
                 if await self.round():
                     self._context.work.set()
-                await self._claimer.try_blocked(self._context.registry.build)
+                await self._claimer.try_blocked(self._context.build)
             except StoreReplaced as error:  # noticed by a heartbeat, or by another engine of this process
                 self._context.session.store_replaced(error)
             except Exception as error:  # noqa: BLE001 - the next round repeats it

@@ -22,6 +22,7 @@ from holdfast.core.history import (
     ActivityCompleted,
     ActivityFailed,
     ActivityYielded,
+    CancelRequested,
     EventReceived,
     Input,
     Started,
@@ -113,6 +114,7 @@ class LiveInstance:
     """One live execution. At most one of its turns is uncommitted at any time (G11)."""
 
     __slots__ = (
+        "chooses_version",
         "execution",
         "fence",
         "has_uncommitted_turn",
@@ -121,6 +123,7 @@ class LiveInstance:
         "last_row",
         "leftover_events",
         "number",
+        "observed",
         "queue",
         "run",
         "stamp_ms",
@@ -151,6 +154,8 @@ class LiveInstance:
         self.turn = turn
         self.stamp_ms = stamp_ms
         self.run = run
+        self.observed: object = None
+        """What an observer keeps, see `ObservedInstance`."""
         self.has_uncommitted_turn = False
         self.leftover_events: Sequence[UnstoredEvent] = ()
         """Events that the current turn does not apply: they are committed alone, with those behind them (G10)."""
@@ -164,6 +169,8 @@ class LiveInstance:
         self.kept_events: dict[str, deque[Message]] = {}
         """G6: events that no code waits for, by name. They stay in the inbox, too."""
         self.timers: dict[int, int] = {}
+        self.chooses_version = False
+        """Its first turn stores the version on which it runs (R6)."""
 
     @classmethod
     def new(cls, start: Start, now_ms: int, run: Run) -> "LiveInstance":
@@ -182,7 +189,7 @@ class LiveInstance:
     @classmethod
     def of(cls, record: InstanceRecord, run: Run) -> "LiveInstance":
         """A claimed instance, which continues after the last turn in the store."""
-        return cls(
+        live = cls(
             number=record.number,
             instance_id=record.id,
             workflow=record.workflow,
@@ -192,6 +199,8 @@ class LiveInstance:
             stamp_ms=record.stamp_ms,
             run=run,
         )
+        live.chooses_version = record.version is None
+        return live
 
     @property
     def is_idle(self) -> bool:
@@ -230,8 +239,22 @@ class LiveInstance:
             if isinstance(event, Input) and row.row > self.last_row:
                 self.last_row = row.row
                 message = Message(event, row=row.row, response=exit_of(event, by_key))
-                # A start goes before events that the last execution left in the mailbox (G4).
-                (self.queue.appendleft if type(event) is Started else self.queue.append)(message)
+                self._insert(message)
+
+    def _insert(self, message: Message) -> None:
+        """Add a message behind the others. A start goes before events that the last execution left in the mailbox (G4).
+
+        The request to cancel of a deadline that passed during a pause goes before the messages that were stamped after
+        that deadline (R25).
+        """
+        event = message.event
+        if type(event) is Started:
+            self.queue.appendleft(message)
+        elif type(event) is CancelRequested and event.by_deadline:
+            later = (at for at, other in enumerate(self.queue) if other.event.time_ms > event.time_ms)
+            self.queue.insert(next(later, len(self.queue)), message)
+        else:
+            self.queue.append(message)
 
     def next_due_ms(self) -> int | None:
         """When the next timer fires."""

@@ -57,7 +57,9 @@ class LiveInstances(OrderedDict[InstanceNumber, LiveInstance]):
         self._numbers[live.id] = live.number
 
     def remove(self, live: LiveInstance) -> None:
-        self.pop(live.number, None)
+        if self.get(live.number) is not live:
+            return  # it was paused, resumed and claimed again: the newer one stays
+        del self[live.number]
         if self._numbers.get(live.id) == live.number:  # the id may belong to a later instance by now (G3)
             del self._numbers[live.id]
 
@@ -144,6 +146,8 @@ class OwnedInstances:
         except WorkflowBlocked as blocked:
             self.block(record, str(blocked))
             return None
+        if (stale := self.live.get(record.number)) is not None:
+            self.evict(stale)  # it was paused and resumed elsewhere (R20); its turns are rejected
         live = LiveInstance.of(record, run)
         self.make_room(max(self.live.size, 1) - 1)
         self.live.add(live)
@@ -155,7 +159,7 @@ class OwnedInstances:
             self.block_for(live, error)
             return None
         if observer is not None and loaded.history:
-            observer.replayed(live.workflow, observer.clock() - began)
+            observer.replayed(live, loaded.history, observer.clock() - began)
         live.timers = {timer.timer: timer.due_at_ms for timer in loaded.timers}
         return live if self.enqueue(live, loaded.inbox, loaded.attempts) else None
 
@@ -236,7 +240,7 @@ class OwnedInstances:
         """G12: record the reason, so that a worker whose code fits may claim the instance. Nothing of it is deleted."""
         number = instance.number
         owner = self._context.lease.key
-        build = self._context.registry.build
+        build = self._context.build
         member = Block(number=number, owner=owner, fence=instance.fence, reason=reason, build=build)
 
         def done(outcome: Outcome) -> None:

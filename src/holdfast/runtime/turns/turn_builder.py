@@ -78,12 +78,13 @@ def _new_child(live: LiveInstance, scheduled: ScheduledChild) -> NewChild:
     started = Started(
         time_ms=live.stamp_ms,
         workflow=scheduled.workflow,
-        version=scheduled.version,
+        version=scheduled.version or "",
         seed=scheduled.seed,
         input=Payload(msgspec.Raw(scheduled.input)),
         parent=live.id,
         root=live.run.root or ("" if live.run.parent else live.id),
         depth=scheduled.depth,
+        trace=scheduled.trace,
     )
     return NewChild(
         child=scheduled.child,
@@ -102,13 +103,18 @@ def _new_child(live: LiveInstance, scheduled: ScheduledChild) -> NewChild:
 
 
 def next_execution(
-    live: LiveInstance, encoded: bytes, payloads: list[LargePayload], retry: NextAttempt | None = None
+    live: LiveInstance,
+    encoded: bytes,
+    payloads: list[LargePayload],
+    *,
+    on_newest: bool = False,
+    retry: NextAttempt | None = None,
 ) -> NextExecution:
     """The next execution for the store, with the input `encoded`: continued as new, or the retry of a failed one."""
     started = Started(
         time_ms=live.stamp_ms,
         workflow=live.workflow,
-        version=live.run.version,
+        version="" if on_newest else live.run.version,
         seed=next_execution_seed(live.run.seed, live.execution),
         input=Payload(msgspec.Raw(encoded)),
         execution=live.execution + 1,
@@ -117,13 +123,14 @@ def next_execution(
         depth=live.run.depth,
         kept={key: msgspec.Raw(value) for key, value in live.run.state_values.items()} or None,
         attributes=dict(live.run.attributes) or None,
+        trace=live.run.trace,
         attempt=1 if retry is None else retry.attempt,
         begins_at_ms=0 if retry is None else retry.begins_at_ms,
     )
     kept: list[LargePayload] = []
     stored = encode_event(offload(started, kept))
     payloads += [large for large in kept if large not in payloads]
-    return NextExecution(input=encoded, started=stored)
+    return NextExecution(input=encoded, started=stored, is_on_newest=on_newest)
 
 
 def answers_of(answers: dict[str, Reply | None], payloads: list[LargePayload]) -> tuple[UpdateAnswer, ...]:
@@ -234,8 +241,8 @@ def build_turn(
     applied = AppliedMessages(messages) if len(completions) < len(messages) else NONE_APPLIED
     turn_effects: TurnEffects | None = None
     is_unusual = release or effects is not None or output.outcome is not None or len(payloads) > 0
-    has_mailbox = live.turn == 0 and live.run.mailbox is not None
-    if is_unusual or has_mailbox or (applied is not NONE_APPLIED and applied.has_effects):
+    is_first = live.turn == 0 and (live.chooses_version or live.run.mailbox is not None)
+    if is_unusual or is_first or (applied is not NONE_APPLIED and applied.has_effects):
         turn_effects = _effects_of(
             live, output, events, applied, payloads, release=release, may_close_unread=may_close_unread
         )
@@ -317,6 +324,7 @@ def _effects_of(
         state_values=tuple(StateValue(key=key, value=value) for key, value in (effects.state_values or {}).items()),
         attributes=tuple(AttributeChange(name, value) for name, value in (effects.attributes or {}).items()),
         answers=answers,
+        version=live.run.version if live.turn == 0 and live.chooses_version else None,
         children=tuple(_new_child(live, child) for child in effects.children),
         children_cancelled=tuple(
             CancelChild(child=child, reason=reason, descendants=descendants)
@@ -344,10 +352,10 @@ def _change_timers(live: LiveInstance, started: dict[int, int], ended: Sequence[
 
 def _messages(live: LiveInstance, sent: Iterable[SentEvent]) -> Iterator[Deliver]:
     """Events for other instances. Their ids are the same in every attempt of a turn, and differ between executions."""
-    for number, target, name, data, is_awaited in sent:
+    for number, target, name, data, trace, is_awaited in sent:
         yield Deliver(
             id=InstanceId(target),
-            event=EventReceived(time_ms=live.stamp_ms, name=name, value=Payload(msgspec.Raw(data))),
+            event=EventReceived(time_ms=live.stamp_ms, name=name, value=Payload(msgspec.Raw(data)), trace=trace),
             message_id=f"{live.run.seed:x}/{number}",
             reply_to=number if is_awaited else None,
         )
@@ -374,9 +382,9 @@ def _ending(
 ) -> tuple[InstanceEnd | None, NextExecution | None]:
     """The end of the instance, or of this execution only (G4, G16)."""
     if isinstance(outcome, ContinuedAsNew):
-        return None, next_execution(live, bytes(outcome.input.data), payloads)
+        return None, next_execution(live, bytes(outcome.input.data), payloads, on_newest=outcome.on_newest)
     if retry is not None:
-        return None, next_execution(live, retry.input, payloads, retry)
+        return None, next_execution(live, retry.input, payloads, retry=retry)
     return close_of(events, outcome), None
 
 

@@ -95,9 +95,10 @@ class TurnTaker:
         registry, runs = self._context.registry, self._runs
         if self._is_stopped or not self._context.lease.is_valid or not self._live.has_room:
             return False
-        if start.workflow not in registry.workflows or not runs.flows.has(start.workflow, started.flow):
+        code = registry.find(start.workflow, start.version)
+        if code is None or not runs.flows.has(start.workflow, started.flow):
             return False
-        run = runs.new_run(start.id, start.workflow, 1, {}, started.flow)
+        run = runs.new_run(start.id, start.workflow, 1, {}, version=start.version, flow=started.flow)
         live = LiveInstance.new(start, started.time_ms, run)
         messages: list[Message] = []
         try:
@@ -110,7 +111,7 @@ class TurnTaker:
             self._committer.submit(with_started(start, started), partial(self._on_start_alone, built, done))
             return True
         self._starting.add(live)
-        start = msgspec.structs.replace(start, first=built.turn, mail_taken=len(messages) > 1)
+        start = msgspec.structs.replace(start, version=run.version, first=built.turn, mail_taken=len(messages) > 1)
         self._committer.submit(start, partial(self._on_start, live, built, done))
         return True
 
@@ -239,18 +240,23 @@ class TurnTaker:
 
     def _build(self, live: LiveInstance, applied: list[Message], began: float) -> BuiltTurn:
         self.turns += 1
+        output = live.run.take_output()
         observer = self._session.observer
+        took_seconds = 0.0
+        if observer is not None:
+            took_seconds = observer.clock() - began
+            observer.turn_taken(live, output)
         return build_turn(
             live,
             applied,
-            live.run.take_output(),
+            output,
             owner=self._context.lease.key,
             now_ms=self._now_ms(),
             reserve=self._slots.reserve_for,
             stand_in=self._slots.stand_in_of,
             release=self._live.size == 0,
             may_close_unread=self._refused_ends.get(live.number, 0) >= MAX_REFUSED_ENDS,
-            took_seconds=0.0 if observer is None else observer.clock() - began,
+            took_seconds=took_seconds,
         )
 
     # ------------------------------------------------------------ outcomes
@@ -296,7 +302,7 @@ class TurnTaker:
         turn, eager = built.turn, built.eager
         observer = self._session.observer
         if observer is not None:
-            observer.turn_committed(live.workflow, turn, built.took_seconds)
+            observer.turn_committed(live, turn, built.took_seconds)
         for line in built.logs:
             write_line(line, live.run.identity)
         if self._live.get(live.number) is not live:  # evicted while its turn was being committed

@@ -54,6 +54,9 @@ class OpenNextAttempt(CommitMember, frozen=True):
     ended: Transition
     next: NewAttempt
     by_owner: bool = True
+    exhausted: str | None = None
+    """The retries are used up, and the instance is paused for this reason (R26): a person decides whether the next
+    attempt, which has a fresh budget, runs."""
     attempt: AttemptRecord | None = None
     """As in `Completion`."""
 

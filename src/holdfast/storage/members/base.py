@@ -17,6 +17,11 @@ class CommitMember(Record, frozen=True):
         """W7: whether a worker whose lease has ended by its own clock must not commit it. A client's need none."""
         return True
 
+    @property
+    def takes_long(self) -> bool:
+        """Whether it changes so many rows that it is committed alone and beside other groups, which do not wait."""
+        return False
+
 
 class WorkerMember(CommitMember, frozen=True):
     """A change in the name of its owner."""

@@ -9,6 +9,7 @@ from holdfast.storage.members.contract_rows import InsertRequest
 from holdfast.storage.members.messages import Deliver
 from holdfast.storage.members.turns import Turn
 from holdfast.storage.records import Fence, InstanceId, InstanceNumber, LargePayload
+from holdfast.storage.versions import CodeVersion
 
 
 class CloseChildren(CommitMember, frozen=True):
@@ -37,7 +38,8 @@ class Start(CommitMember, frozen=True):
 
     id: InstanceId
     workflow: str
-    version: str
+    version: str | None
+    """None: the worker that takes the first turn chooses it (R6). Never None with `first`."""
     input: bytes
     input_hash: bytes
     started: bytes = b""
@@ -103,7 +105,10 @@ class ClaimInstances(WorkerMember, frozen=True):
     """Claim instances that have something to do; each claim raises the fence (G1)."""
 
     workflows: tuple[str, ...]
+    """Workflows of the owner. Of one without any pair in `versions`, a flow, every saved version is claimed (R8)."""
     limit: int
+    versions: tuple[CodeVersion, ...] = ()
+    """The versions of those that are written as code."""
     blocked: bool = False
     """Claim BLOCKED instances instead, to retry them (G12): those that `build` has not tried, or all if it is empty."""
     build: str = ""
@@ -131,6 +136,35 @@ class RetryBlocked(CommitMember, frozen=True):
     id: InstanceId
     number: InstanceNumber | None = None
     """Which instance of the id; by default the newest."""
+
+    @property
+    def needs_lease(self) -> bool:
+        return False
+
+
+class Pause(CommitMember, frozen=True):
+    """Pause an instance that has not ended, whichever worker owns it (R20). Its state is the only guard."""
+
+    id: InstanceId
+    number: InstanceNumber | None = None
+    """Which instance of the id; by default the newest."""
+    reason: str = ""
+
+    @property
+    def needs_lease(self) -> bool:
+        return False
+
+
+class Resume(CommitMember, frozen=True):
+    """Let a PAUSED instance continue (R22). Its state is the only guard."""
+
+    id: InstanceId
+    number: InstanceNumber | None = None
+    """Which instance of the id; by default the newest."""
+    extend_ms: int = 0
+    """Move its deadline by so much (R25)."""
+    fail: bool = False
+    """Let the failures through of activities whose retries are used up, instead of trying them again (R27)."""
 
     @property
     def needs_lease(self) -> bool:

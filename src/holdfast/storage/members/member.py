@@ -18,7 +18,9 @@ from holdfast.storage.members.instances import (
     ClaimInstances,
     CloseChildren,
     Expire,
+    Pause,
     Release,
+    Resume,
     RetryBlocked,
     SaveFlow,
     SetAttributes,
@@ -29,6 +31,7 @@ from holdfast.storage.members.instances import (
 )
 from holdfast.storage.members.messages import Deliver, QueryMember
 from holdfast.storage.members.restoring import LiftNumbers, RestoreInstances
+from holdfast.storage.members.retention import DeleteExecutions, DeleteFamilies
 from holdfast.storage.members.row_handling import ContractMember
 from holdfast.storage.members.turns import StreamValues, Turn
 from holdfast.storage.members.workers import MarkWorkerLost, ReleaseUnknown
@@ -45,6 +48,8 @@ Member = (
     | RunPrepared
     | Release
     | RetryBlocked
+    | Pause
+    | Resume
     | Block
     | HeartbeatAttempt
     | MarkWorkerLost
@@ -59,6 +64,8 @@ Member = (
     | Watch
     | LiftNumbers
     | RestoreInstances
+    | DeleteFamilies
+    | DeleteExecutions
     | QueryMember
     | ContractMember
 )

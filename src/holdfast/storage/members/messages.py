@@ -8,6 +8,7 @@ the history and is not part of a turn.
 from holdfast.core.history import CancelRequested, EventReceived, UpdateAccepted
 from holdfast.storage.members.base import CommitMember, WorkerMember
 from holdfast.storage.records import InstanceId, InstanceNumber, Record
+from holdfast.storage.versions import CodeVersion
 
 
 class QueryRow(Record, frozen=True):
@@ -37,10 +38,14 @@ class AskQuery(CommitMember, frozen=True):
 
 
 class ClaimQueries(WorkerMember, frozen=True):
-    """Claim queries about instances of the owner, and about instances of these workflows without an owner."""
+    """Claim queries about instances of the owner, and about instances without an owner that it may run (R8).
+
+    `workflows` and `versions` are those of `ClaimInstances`.
+    """
 
     workflows: tuple[str, ...]
     limit: int
+    versions: tuple[CodeVersion, ...] = ()
 
 
 class AnswerQuery(WorkerMember, frozen=True):

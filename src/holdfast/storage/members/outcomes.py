@@ -6,6 +6,8 @@ from holdfast.core.admission import EventVerdict
 from holdfast.core.attributes import MOST_ATTRIBUTES, StoredAttribute
 from holdfast.core.deadlines import DeadlineVerdict
 from holdfast.core.lifecycle import AttemptState, InstanceState
+from holdfast.core.pauses import PauseVerdict, ResumeVerdict
+from holdfast.core.retention import FamilyDecision
 from holdfast.storage.members.messages import QueryRow
 from holdfast.storage.members.row_handling import HandledReport, HandledRequest
 from holdfast.storage.records import (
@@ -96,6 +98,25 @@ class RetriedInstance(Record, frozen=True):
         return self.instance.state is InstanceState.BLOCKED
 
 
+class PausedInstance(Record, frozen=True):
+    """The verdict on a request to pause, and the instance as it was before."""
+
+    instance: InstanceRecord
+    verdict: PauseVerdict
+
+
+class ResumedInstance(Record, frozen=True):
+    """The verdict on a request to resume, and the instance as it was before."""
+
+    instance: InstanceRecord
+    verdict: ResumeVerdict
+    has_ended: bool = False
+    """Its deadline had passed before it began: it has FAILED (R25)."""
+    ended: tuple[EndedInstance, ...] = ()
+    queues: tuple[str, ...] = ()
+    """The queues with attempts that are available again."""
+
+
 class ChangedAttributes(Record, frozen=True):
     """The instance as it was found, with the attributes that it would have. More than are allowed change nothing."""
 
@@ -179,6 +200,23 @@ class RestoredInstances(Record, frozen=True):
     """The last of a full batch; None after the last batch."""
 
 
+class DeletedFamilies(Record, frozen=True):
+    """The verdicts on the families that a member named, in its order."""
+
+    decisions: tuple[FamilyDecision, ...]
+
+    @property
+    def instances(self) -> int:
+        """The number of deleted instances."""
+        return sum(decision.instances for decision in self.decisions)
+
+
+class DeletedExecutions(Record, frozen=True):
+    """The number of deleted executions of each continued instance, by its number; those without any are left out."""
+
+    executions: dict[InstanceNumber, int]
+
+
 Outcome = (
     Applied
     | Rejected
@@ -186,6 +224,8 @@ Outcome = (
     | StartedInstance
     | TerminatedInstance
     | RetriedInstance
+    | PausedInstance
+    | ResumedInstance
     | ChangedAttributes
     | ClaimedInstances
     | ClaimedAttempts
@@ -196,6 +236,8 @@ Outcome = (
     | ClaimedQueries
     | HandledRows
     | RestoredInstances
+    | DeletedFamilies
+    | DeletedExecutions
 )
 
 APPLIED: Final = Applied()

@@ -37,7 +37,8 @@ class NewChild(Record, frozen=True):
     child: int
     id: InstanceId
     workflow: str
-    version: str
+    version: str | None
+    """As in `Start`."""
     input: bytes
     input_hash: bytes
     started: bytes
@@ -79,6 +80,8 @@ class NextExecution(Record, frozen=True):
 
     input: bytes
     started: bytes
+    is_on_newest: bool = False
+    """The worker that takes its first turn chooses the version again (R7)."""
 
 
 class StreamValues(WorkerMember, frozen=True):
@@ -131,6 +134,8 @@ class TurnEffects(Record, frozen=True):
     attributes: tuple[AttributeChange, ...] = ()
     """For a store with the capability `SEARCH` (F2)."""
     answers: tuple[UpdateAnswer, ...] = ()
+    version: str | None = None
+    """With the first turn of an instance whose version was not chosen: the version on which it runs (R6)."""
     children: tuple[NewChild, ...] = ()
     children_cancelled: tuple[CancelChild, ...] = ()
     has_relatives: bool = False

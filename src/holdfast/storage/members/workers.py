@@ -47,6 +47,8 @@ class Registration(Record, frozen=True):
     activities: str | None = None
     abandoned: int = 0
     """The number of abandoned bodies that still run. Each heartbeat updates it."""
+    versions: str | None = None
+    """The versions of its workflows that are written as code, as a JSON object."""
 
 
 class ReplyLost(StoreError):

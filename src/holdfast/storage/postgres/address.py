@@ -33,6 +33,7 @@ MOST_POLL_SECONDS = 60.0
 SECRETS: Final = ("password", "sslpassword", "scram_client_key", "scram_server_key", "oauth_client_secret")
 JDBC: Final = "ssl"
 """An option that libpq accepts in a URL only: `ssl=true`."""
+ENCODING: Final = "UTF8"
 MOST_PORT: Final = 65_535
 
 
@@ -111,6 +112,7 @@ def parse(url: str) -> Address:
         raise ValueError(f"the URL of the PostgreSQL store: {str(error).strip()}") from None
     known = {**{name: str(value) for name, value in given.items()}, **secrets}
     _check_ports(known.get("port", ""))
+    _check_encoding(known.get("client_encoding", ENCODING))
     return Address(
         parameters=tuple(sorted(known.items())),
         schema=_schema(own.get("schema", DEFAULT_SCHEMA)),
@@ -200,6 +202,12 @@ def _check_ports(ports: str) -> None:
     for port in ports.split(","):
         if port and not (port.isascii() and port.isdigit() and 0 < int(port) <= MOST_PORT):
             raise ValueError(f"the port in the URL is no number from 1 to {MOST_PORT}")
+
+
+def _check_encoding(name: str) -> None:
+    """In other encodings some texts cannot be sent, and in some a byte of a letter looks like a quote or backslash."""
+    if re.sub(r"[^a-z0-9]", "", name.lower()) != ENCODING.lower():
+        raise ValueError(f"client_encoding={name!r}: Holdfast sends {ENCODING}; leave it out")
 
 
 def _hosts(hosts: str, ports: str) -> str:

@@ -25,7 +25,7 @@ from psycopg.pq import TransactionStatus
 from psycopg.waiting import Ready, Wait
 
 from holdfast.errors import StoreError
-from holdfast.storage.postgres.address import Address
+from holdfast.storage.postgres.address import ENCODING, Address
 from holdfast.storage.relational.transaction import ConcurrentChange
 
 
@@ -102,6 +102,8 @@ def _by_state(state: str) -> ErrorClass:
 
 
 def _without_state(error: psycopg.Error) -> ErrorClass:
+    if type(error) is psycopg.DatabaseError:  # of a result that libpq made itself: the server may have committed
+        return ErrorClass.CONNECTION_LOST
     if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
         text = str(error)
         return ErrorClass.BROKEN if any(refusal in text for refusal in REFUSALS) else ErrorClass.CONNECTION_LOST
@@ -117,7 +119,7 @@ VERSION_STEP: Final = 10_000
 """`server_version` is 180004 for 18.4."""
 DEFAULTS: Final = {
     "fallback_application_name": "holdfast",
-    "client_encoding": "UTF8",
+    "client_encoding": ENCODING,
     "connect_timeout": "10",
     "keepalives": "1",
     "keepalives_idle": "5",

@@ -27,7 +27,9 @@ from holdfast.storage.members.instances import (
     ClaimInstances,
     CloseChildren,
     Expire,
+    Pause,
     Release,
+    Resume,
     RetryBlocked,
     SaveFlow,
     SetAttributes,
@@ -39,6 +41,7 @@ from holdfast.storage.members.instances import (
 from holdfast.storage.members.member import Member
 from holdfast.storage.members.messages import AnswerQuery, AskQuery, ClaimQueries, DeleteQueries, Deliver
 from holdfast.storage.members.restoring import LiftNumbers, RestoreInstances
+from holdfast.storage.members.retention import DeleteExecutions, DeleteFamilies
 from holdfast.storage.members.row_handling import HandleReports, HandleRequest, QueueAttempts
 from holdfast.storage.members.turns import StreamValues, Turn
 from holdfast.storage.members.workers import MarkWorkerLost, ReleaseUnknown
@@ -52,6 +55,8 @@ class LockSet:
     ids: set[str] = field(default_factory=set[str])
     ending: set[int] = field(default_factory=set[int])
     """The instances that may end: their parents and children are locked, too."""
+    families: set[int] = field(default_factory=set[int])
+    """The roots of families that may be deleted: all their descendants are locked, too."""
     lost: dict[str, int] = field(default_factory=dict[str, int])
     """Lost workers, each with the number of rows that are released now."""
     actors: set[str] = field(default_factory=set[str])
@@ -102,14 +107,14 @@ def _note(named: LockSet, member: Member) -> None:
             named.numbers.add(member.number)
         case Expire() | CloseChildren():
             _note_target(named, "", member.number, may_end=True)
-        case Terminate() | RetryBlocked() | SetAttributes():
-            _note_target(named, member.id, member.number, may_end=isinstance(member, Terminate))
+        case Terminate() | RetryBlocked() | Pause() | Resume() | SetAttributes():
+            _note_target(named, member.id, member.number, may_end=isinstance(member, Terminate | Resume))
         case Deliver():
             _note_message(named, member)
         case HandleRequest() | HandleReports():
             _note_rows(named, member)
-        case MarkWorkerLost() | ReleaseUnknown():
-            _note_loss(named, member)
+        case MarkWorkerLost() | ReleaseUnknown() | DeleteFamilies() | DeleteExecutions():
+            _note_many(named, member)
         case (
             ClaimInstances()
             | ClaimAttempts()
@@ -129,6 +134,15 @@ def _note(named: LockSet, member: Member) -> None:
             pass
         case _:
             assert_never(member)
+
+
+def _note_many(named: LockSet, member: MarkWorkerLost | ReleaseUnknown | DeleteFamilies | DeleteExecutions) -> None:
+    if isinstance(member, DeleteFamilies):
+        named.families.update(member.roots)
+    elif isinstance(member, DeleteExecutions):
+        named.numbers.update(member.numbers)
+    else:
+        _note_loss(named, member)
 
 
 def _note_rows(named: LockSet, rows: HandleRequest | HandleReports) -> None:

@@ -26,6 +26,7 @@ from holdfast.storage.contract import (
     CLAIMS_APART,
     CLIENT_ROWS_KEPT_MS,
     COMMITS_KEPT_MS,
+    RETENTION,
     SEARCH,
     TOMBSTONES_KEPT_MS,
     Notifier,
@@ -71,7 +72,7 @@ _PARENT_CONNECTIONS: list[object] = []
 class PostgresStore(OpenContractReads, SearchReads):
     """A store in one schema of a database. `clock` is for tests: without it the server's clock decides."""
 
-    capabilities = OpenContractReads.capabilities | {CLAIMS_APART, SEARCH}
+    capabilities = OpenContractReads.capabilities | {CLAIMS_APART, SEARCH, RETENTION}
 
     def __init__(
         self,
@@ -87,6 +88,7 @@ class PostgresStore(OpenContractReads, SearchReads):
         self._durability = durability
         self._reading = ThreadPoolExecutor(READERS, "holdfast-reader")
         self._writer: LoopWriter | None = None
+        self._slow_writer: LoopWriter | None = None
         self._lookup: InstanceLookup | None = None
         self._heartbeat_writer: HeartbeatWriter | None = None
         self._readers: list[RetryingConnection] = []
@@ -155,18 +157,19 @@ class PostgresStore(OpenContractReads, SearchReads):
         lookup = self._lookup
         heartbeat_writer = self._heartbeat_writer
         readers = self._readers
-        self._writer = self._heartbeat_writer = self._lookup = None
+        slow_writer = self._slow_writer
+        self._writer = self._heartbeat_writer = self._lookup = self._slow_writer = None
         self._readers = []
         was_open = self._is_open
         self._is_open = False
         self._was_closed |= was_open
         if self._generation != generation():
-            _PARENT_CONNECTIONS.extend((writer, lookup, heartbeat_writer, readers))
+            _PARENT_CONNECTIONS.extend((writer, slow_writer, lookup, heartbeat_writer, readers))
         elif was_open:
             parts = [part for part in (heartbeat_writer, *readers) if part is not None]
             for part in parts:
                 part.stop()
-            for user in (lookup, writer):
+            for user in (lookup, slow_writer, writer):
                 if user is not None:
                     await user.close()
             await asyncio.to_thread(self._close_parts, parts)
@@ -183,7 +186,17 @@ class PostgresStore(OpenContractReads, SearchReads):
     async def commit(
         self, commit_id: CommitId, members: Sequence[Member], notify: Notify = ignore_wakeups
     ) -> list[Outcome]:
+        if len(members) == 1 and members[0].takes_long:
+            return await self._open_slow_writer().write(commit_id, members, notify)
         return await self._open(self._writer).write(commit_id, members, notify)
+
+    def _open_slow_writer(self) -> LoopWriter:
+        """A writer with a connection of its own, so that other groups do not wait for a slice of a deletion."""
+        self._check_open()
+        if self._slow_writer is None:
+            writer = PostgresWriter(self.address, self._clock, durability=self._durability)
+            self._slow_writer = LoopWriter(writer)
+        return self._slow_writer
 
     async def was_committed(self, commit_id: CommitId) -> bool:
         return await self._open(self._writer).was_committed(commit_id)
@@ -204,6 +217,15 @@ class PostgresStore(OpenContractReads, SearchReads):
             ("COMMIT",),
         )
         return any(count == PIECE for [(count,)] in deleted)
+
+    async def size_bytes(self) -> int:
+        [(size,)] = await self._read(self.sql.store_size, f'"{self.address.schema}"')
+        return int(size)
+
+    async def give_back(self, limit_bytes: int) -> int:
+        """Autovacuum makes the space of deleted rows free for new ones; the tables keep it."""
+        del limit_bytes
+        return 0
 
     def heartbeat(self, beat: Heartbeat, registration: Registration) -> HeartbeatReply:
         return self._open(self._heartbeat_writer).heartbeat(beat, registration)

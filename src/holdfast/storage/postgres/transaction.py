@@ -8,9 +8,10 @@ Every table is qualified with its schema when a statement is read, so that no co
 statements are written for SQLite; `translate` rewrites the four differences that all of them have.
 """
 
+import json
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
@@ -67,6 +68,10 @@ class PostgresTransaction:
         """Insert an instance. Returns its number, or None if its id is taken."""
         rows = self.fetch(statement, *bindings)
         return rows[0][0] if rows else None
+
+    def delete_instances(self, numbers: Sequence[int]) -> None:
+        """Delete every row of instances, in one round trip."""
+        self.execute(self.sql.delete_instances, json.dumps(numbers))
 
     def fetch(self, statement: str, *bindings: Any) -> list[Row]:
         """Run a statement that returns rows."""
@@ -156,11 +161,24 @@ _EACH_NAMED: Final = re.compile(r"json_each\(([^()]*)\)(?= AS \w+\()")
 _TABLE: Final = re.compile(rf"\b(FROM|JOIN|INTO|UPDATE) ({'|'.join(TABLES)})\b")
 
 
+CLAIM_KEYS: Final = (
+    "SELECT pair.value ->> 0 AS workflow, pair.value ->> 1 AS version "
+    "FROM jsonb_array_elements({0}::jsonb) AS pair(value) WHERE pair.value ->> 1 IS NOT NULL "
+    "UNION SELECT name, version FROM flows WHERE name IN ("
+    "SELECT pair.value ->> 0 FROM jsonb_array_elements({0}::jsonb) AS pair(value) WHERE pair.value ->> 1 IS NULL)"
+)
+"""See `Statements`."""
+
+
 @lru_cache
 def statements_of(schema: str) -> Statements:
     """The statements on the tables of a schema."""
     return Statements(
-        PACKAGE, raw_columns=RAW_COLUMNS, row_lock=ROW_LOCK, translate=lambda text: translate(text, schema)
+        PACKAGE,
+        raw_columns=RAW_COLUMNS,
+        claim_keys=CLAIM_KEYS,
+        row_lock=ROW_LOCK,
+        translate=lambda text: translate(text, schema),
     )
 
 

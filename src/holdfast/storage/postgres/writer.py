@@ -29,12 +29,11 @@ from holdfast.storage.members.workers import Registration, ReplyLost
 from holdfast.storage.postgres.address import Address
 from holdfast.storage.postgres.connection import ErrorClass, PostgresConnection, RetryingConnection, classify_error
 from holdfast.storage.postgres.lock_order import apply_order, lock_set_of
-from holdfast.storage.postgres.optimistic.group_call import GroupHead, GroupReply
+from holdfast.storage.postgres.optimistic.group_call import GroupHead, GroupReply, NotOneCall
 from holdfast.storage.postgres.optimistic.group_function import LOCK_TIMEOUT, MISSED, UNSUITABLE
 from holdfast.storage.postgres.optimistic.transaction import (
     InstanceNumbers,
     OptimisticTransaction,
-    UnknownStatement,
     is_eligible,
     may_be_one_call,
 )
@@ -159,7 +158,7 @@ class PostgresWriter:
         if is_whole and self._has_function and not self._is_mistaken and is_eligible(members):
             try:
                 return self._write_optimistically(connection, commit_id, members)
-            except (psycopg.Error, UnknownStatement) as error:
+            except (psycopg.Error, NotOneCall) as error:
                 if not self._is_refuted(error):
                     raise
                 self._part -= 1  # the server has rolled it back, so its number is free
@@ -280,12 +279,16 @@ class PostgresWriter:
             (sql.find_commit, commit_id),
             (sql.insert_commit, commit_id, part, self._clock.now_ms()),
         ]
-        relatives = named.ids or named.ending or named.lost
+        relatives = named.ids or named.ending or named.lost or (named.families and named.numbers)
         if relatives:
             asked.append((sql.numbers_of_ids, list(named.ids)))
             asked.append((sql.parents_of, list(named.ending)))
             asked.append((sql.open_children_of, list(named.ending), MOST_RELATIVES))
             asked.extend((sql.numbers_of_owner, key, limit) for key, limit in named.lost.items())
+            if named.families:
+                asked.append((sql.numbers_of_families, sorted(named.families)))
+        elif named.families:
+            asked.append((sql.lock_families, sorted(named.families)))
         elif named.numbers:
             asked.append((sql.lock_instances, sorted(named.numbers)))
         _, _, [(server_ms, mark_ms)], found, [(inserted,)], *rest = run_pipelined(connection, *asked)

@@ -39,6 +39,7 @@ from holdfast.core.filters import (
     Test,
     Value,
 )
+from holdfast.storage.versions import NOT_CHOSEN
 
 FOREVER_MS: Final = 2**62
 """Above every time."""
@@ -62,7 +63,7 @@ ONE_BY_ONE: Final = " LIMIT 1 OFFSET 0"
 COLUMNS: Final = {
     "id": "i.id",
     "workflow": "i.workflow",
-    "version": "i.version",
+    "version": f"NULLIF(i.version, '{NOT_CHOSEN}')",
     "state": "i.state",
     "execution": "i.execution",
     "created": "i.created_at_ms",
@@ -73,7 +74,7 @@ COLUMNS: Final = {
     "error": "i.error",
     "blocked": "i.blocked",
 }
-NEVER_NULL: Final = frozenset({"id", "workflow", "version", "state", "execution", "created", "root"})
+NEVER_NULL: Final = frozenset({"id", "workflow", "state", "execution", "created", "root"})
 
 
 class Bounds(NamedTuple):

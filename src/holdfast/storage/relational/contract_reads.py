@@ -8,7 +8,7 @@ import msgspec
 
 from holdfast.core.activity_events import MOST_WAITING, ReportState
 from holdfast.payloads.limits import KIBIBYTE, MEBIBYTE
-from holdfast.storage.contract import COUNTS, OPEN_CONTRACT, RESTORE
+from holdfast.storage.contract import CODE_CHECKS, COUNTS, OPEN_CONTRACT, PAUSE, RESTORE
 from holdfast.storage.large_payloads import reference_of
 from holdfast.storage.records import (
     AttemptKey,
@@ -85,7 +85,7 @@ class _Page(Generic[RowT]):
 class OpenContractReads(RelationalReads):
     """Reads of committed data, with those of the open contract."""
 
-    capabilities: frozenset[str] = frozenset({OPEN_CONTRACT, RESTORE, COUNTS})
+    capabilities: frozenset[str] = frozenset({OPEN_CONTRACT, PAUSE, RESTORE, COUNTS, CODE_CHECKS})
 
     async def has_new_rows(self) -> bool:
         [(found,)] = await self._read(self.sql.has_new_rows)

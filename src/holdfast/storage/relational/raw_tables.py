@@ -29,6 +29,7 @@ class RawInstance(Raw, frozen=True):
     number: int
     id: str
     workflow: str
+    version: str
     state: str
     execution: int
     turn: int
@@ -46,6 +47,8 @@ class RawInstance(Raw, frozen=True):
     expires_at_ms: int | None
     parent: int | None = None
     collation_key: str | None = None
+    paused_at_ms: int | None = None
+    paused_from: str | None = None
 
 
 class RawChild(Raw, frozen=True):
@@ -89,6 +92,7 @@ class RawAttempt(Raw, frozen=True):
     closed_at_ms: int | None
     failure: bytes | None
     cancel_requested_at_ms: int | None
+    available_at_ms: int
 
 
 class RawOffer(Raw, frozen=True):

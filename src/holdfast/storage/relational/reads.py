@@ -13,6 +13,7 @@ from holdfast.storage.members.outcomes import PendingQueries
 from holdfast.storage.records import (
     AttemptKey,
     AttemptRecord,
+    BlockedInstance,
     DeadlineRecord,
     HistoryRow,
     InboxRow,
@@ -28,11 +29,13 @@ from holdfast.storage.records import (
     RestoreCounts,
     TimerRow,
     UpdateRow,
+    VersionCount,
     WorkerLoad,
     WorkerRow,
 )
 from holdfast.storage.relational.rows import (
     attempt_of,
+    blocked_of,
     instance_of,
     owned_rows_of,
     relatives_of,
@@ -41,6 +44,7 @@ from holdfast.storage.relational.rows import (
 )
 from holdfast.storage.relational.statements import Statements
 from holdfast.storage.relational.transaction import Row
+from holdfast.storage.versions import CodeVersion, claim_keys, read_version
 
 BoundStatement: TypeAlias = tuple[Any, ...]
 """A statement with its values."""
@@ -205,12 +209,18 @@ class RelationalReads(ABC):
         return [InstanceNumber(number) for (number,) in rows]
 
     async def next_due(
-        self, *, workflows: Sequence[str], queues: Sequence[str], names: Sequence[str], after_ms: int = -1
+        self,
+        *,
+        workflows: Sequence[str],
+        queues: Sequence[str],
+        names: Sequence[str],
+        versions: Sequence[CodeVersion] = (),
+        after_ms: int = -1,
     ) -> NextDue:
         activities = json.dumps(names)
         expiry, instances, *attempts = await self._read_all(
             (self.sql.next_expiry, after_ms),
-            (self.sql.next_claimable, json.dumps(workflows), after_ms),
+            (self.sql.next_claimable, claim_keys(workflows, versions), after_ms),
             *((self.sql.next_ready, queue, after_ms, activities) for queue in queues if names),
         )
         return NextDue(
@@ -219,8 +229,8 @@ class RelationalReads(ABC):
             attempt_ms=_earliest([row for rows in attempts for row in rows]),
         )
 
-    async def has_blocked(self, workflows: Sequence[str], build: str) -> bool:
-        return bool(await self._read(self.sql.blocked_elsewhere, json.dumps(workflows), build))
+    async def has_blocked(self, workflows: Sequence[str], build: str, versions: Sequence[CodeVersion] = ()) -> bool:
+        return bool(await self._read(self.sql.blocked_elsewhere, claim_keys(workflows, versions), build))
 
     async def list_instances(
         self,
@@ -262,6 +272,22 @@ class RelationalReads(ABC):
             OpenCount(workflow=workflow, state=state_of(InstanceState, state), instances=instances)
             for workflow, state, instances in rows
         ]
+
+    async def open_numbers(self, *, after: int, limit: int) -> list[InstanceNumber]:
+        return [InstanceNumber(number) for (number,) in await self._read(self.sql.open_numbers, after, limit)]
+
+    async def blocked_instances(self, *, after: int, limit: int) -> list[BlockedInstance]:
+        return [blocked_of(row) for row in await self._read(self.sql.blocked_instances, after, limit)]
+
+    async def count_versions(self, limit: int) -> list[VersionCount]:
+        rows = await self._read(self.sql.count_versions, limit)
+        return [
+            VersionCount(workflow=workflow, version=read_version(version), owner=owner, instances=instances)
+            for workflow, version, owner, instances in rows
+        ]
+
+    async def count_blocked_by(self, limit: int) -> dict[str, int]:
+        return dict(await self._read(self.sql.count_blocked_by, limit))
 
     async def running_attempts(self, *, after: AttemptKey | None, limit: int) -> list[AttemptRecord]:
         behind = BEFORE_ALL if after is None else after.primary_key

@@ -1,18 +1,21 @@
 """Rows as records of the contract. The columns are in the order of the fields of the record: see `storage.records`."""
 
+import json
 from collections.abc import Iterable
 from enum import StrEnum
 from typing import Final, TypeVar, cast
 
-from holdfast.core.attributes import AttributeType, StoredAttribute
+from holdfast.core.attributes import AttributeType, StoredAttribute, bool_key
 from holdfast.core.children import NAME_LIMIT_BYTES
 from holdfast.core.lifecycle import AttemptState, InstanceState
+from holdfast.core.retention import FamilyMember
 from holdfast.core.updates import UpdateState
 from holdfast.storage.records import (
     ATTEMPT_COLUMNS,
     INSTANCE_COLUMNS,
     AttemptKey,
     AttemptRecord,
+    BlockedInstance,
     InstanceRecord,
     OwnedAttempt,
     OwnedInstance,
@@ -24,10 +27,15 @@ from holdfast.storage.records import (
     UpdateRow,
 )
 from holdfast.storage.relational.transaction import Row
+from holdfast.storage.versions import read_version
 
 _STATE_OF_INSTANCE: Final = INSTANCE_COLUMNS.index("state")
+_VERSION_OF_INSTANCE: Final = INSTANCE_COLUMNS.index("version")
 _STATE_OF_ATTEMPT: Final = ATTEMPT_COLUMNS.index("state")
 _KEY_COLUMNS: Final = len(AttemptKey.__struct_fields__)
+
+HELD: Final = bool_key(value=True)
+"""The key of the attribute `keep` of an instance that is not deleted (R33)."""
 
 State = TypeVar("State", bound=StrEnum)
 
@@ -43,7 +51,21 @@ def state_of(kind: type[State], stored: object) -> State:
 def instance_of(row: Row) -> InstanceRecord:
     values = list(row)
     values[_STATE_OF_INSTANCE] = state_of(InstanceState, row[_STATE_OF_INSTANCE])
+    values[_VERSION_OF_INSTANCE] = read_version(row[_VERSION_OF_INSTANCE])
     return InstanceRecord(*values)
+
+
+def blocked_of(row: Row) -> BlockedInstance:
+    number, instance_id, workflow, version, reason, builds, created_at_ms = row
+    return BlockedInstance(
+        number=number,
+        id=instance_id,
+        workflow=workflow,
+        version=read_version(version),
+        reason=reason or "",
+        builds=tuple(json.loads(builds or "[]")),
+        created_at_ms=created_at_ms,
+    )
 
 
 def stored_attributes(rows: Iterable[Row]) -> dict[int, dict[str, StoredAttribute]]:
@@ -54,6 +76,23 @@ def stored_attributes(rows: Iterable[Row]) -> dict[int, dict[str, StoredAttribut
         before = values[name].keys if name in values else ()
         values[name] = StoredAttribute(state_of(AttributeType, kind), (*before, key))
     return found
+
+
+def family_members_of(rows: list[Row]) -> list[FamilyMember]:
+    return [
+        FamilyMember(
+            root=root,
+            number=number,
+            id=instance_id,
+            workflow=workflow,
+            state=state_of(InstanceState, state),
+            closed_at_ms=closed_at_ms,
+            parent=parent,
+            parent_id=parent_id,
+            is_held=bool(is_held),
+        )
+        for root, number, instance_id, workflow, state, closed_at_ms, parent, parent_id, is_held in rows
+    ]
 
 
 def attempt_of(row: Row) -> AttemptRecord:

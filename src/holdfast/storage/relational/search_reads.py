@@ -2,17 +2,19 @@
 
 import json
 from abc import abstractmethod
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from holdfast.core.attributes import StoredAttribute
 from holdfast.errors import FilterTooBroad
 from holdfast.storage.records import InstanceNumber
 from holdfast.storage.relational.reads import BoundStatement, RelationalReads
-from holdfast.storage.relational.rows import instance_of, stored_attributes
+from holdfast.storage.relational.rows import HELD, family_members_of, instance_of, stored_attributes
 from holdfast.storage.relational.transaction import Row
 
 if TYPE_CHECKING:  # the modules of the filter language are imported by the first search
     from holdfast.core.filters import Filter
+    from holdfast.core.retention import FamilyMember
     from holdfast.storage.relational.search import Dialect, Lead, Search
     from holdfast.storage.search import FoundInstance, SearchQuery
 
@@ -100,3 +102,17 @@ class SearchReads(RelationalReads):
     async def read_secret(self, name: str) -> bytes:
         [(value,)] = await self._read(self.sql.read_secret, name)
         return bytes(value)
+
+    async def read_families(self, roots: Sequence[InstanceNumber]) -> "list[FamilyMember]":
+        return family_members_of(await self._read(self.sql.read_families, json.dumps(list(roots)), HELD))
+
+    async def continued_instances(self, *, after: InstanceNumber, limit: int) -> list[tuple[InstanceNumber, str]]:
+        rows = await self._read(self.sql.continued_instances, after, limit)
+        return [(InstanceNumber(number), workflow) for number, workflow in rows]
+
+    async def has_closed(self, count: int) -> bool:
+        [(span,)] = await self._read(self.sql.span_of_numbers)
+        if span < count:
+            return False
+        [[(found,)]] = await self._search((self.sql.count_closed, count))
+        return bool(found == count)

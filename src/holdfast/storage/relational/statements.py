@@ -4,7 +4,8 @@
 package. A database that needs another text has a file of the same name in its own package, which takes precedence.
 Shared statements are written for SQLite; `translate` makes them fit another database. A statement may contain the name
 of a column list in braces (`records.COLUMNS`, `raw_tables.RAW_COLUMNS`), qualified with ``{inbox_columns:inbox}``, and
-``{row_lock}`` behind a read whose rows must not change before the end of the transaction.
+``{row_lock}`` behind a read whose rows must not change before the end of the transaction. ``{claim_keys:?3}`` is a read
+of the keys in a parameter (`storage.versions.claim_keys`), with the columns `workflow` and `version`.
 
 Migrations are numbered files. The number of a release is that of the newest migration it has. Every file has a line
 ``-- oldest: N``: the oldest release that works on tables with this migration. A migration that only adds (a table, a
@@ -56,6 +57,16 @@ class _ColumnList(tuple[str, ...]):
         return ", ".join(f"{table}.{column}" if table else column for column in self)
 
 
+class _ClaimKeys:
+    """The read of the keys in a parameter: ``{claim_keys:?3}``."""
+
+    def __init__(self, template: str) -> None:
+        self._template = template
+
+    def __format__(self, parameter: str) -> str:
+        return self._template.format(parameter)
+
+
 class Statements:
     """The statements of one database as attributes. All files are read when the object is made.
 
@@ -71,12 +82,14 @@ class Statements:
         package: str,
         *,
         raw_columns: ColumnLists,
+        claim_keys: str,
         row_lock: str = "",
         translate: Callable[[str], str] = _unchanged,
     ) -> None:
         lists = {**COLUMNS, **raw_columns}
         parts: dict[str, object] = {name: _ColumnList(columns) for name, columns in lists.items()}
         parts["row_lock"] = row_lock
+        parts["claim_keys"] = _ClaimKeys(claim_keys)
         for owner in (SHARED, package):  # a file of the database's own package replaces the shared one
             for name, content in files_of(owner, "sql"):
                 lines = [line.strip() for line in content.splitlines()]

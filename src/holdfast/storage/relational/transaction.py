@@ -1,5 +1,6 @@
 """The write transaction in which members are applied, with its time and its statements."""
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 from holdfast.storage.relational.statements import Statements
@@ -49,6 +50,10 @@ class Transaction(Protocol):
 
     def insert_instance(self, statement: str, *bindings: Any) -> int | None:
         """Insert an instance. Returns its number, or None if its id is taken."""
+        ...
+
+    def delete_instances(self, numbers: Sequence[int]) -> None:
+        """Delete every row of instances, in all tables."""
         ...
 
     def fetch(self, statement: str, *bindings: Any) -> list[Row]:

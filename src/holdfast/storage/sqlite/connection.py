@@ -20,12 +20,18 @@ from holdfast.storage.relational.statements import migrations as read_migrations
 from holdfast.storage.relational.transaction import Row
 
 PACKAGE: Final = "holdfast.storage.sqlite"
+CLAIM_KEYS: Final = (
+    "SELECT value ->> 0 AS workflow, value ->> 1 AS version FROM json_each({0}) WHERE value ->> 1 IS NOT NULL "
+    "UNION SELECT name, version FROM flows WHERE name IN ("
+    "SELECT value ->> 0 FROM json_each({0}) WHERE value ->> 1 IS NULL)"
+)
+"""See `Statements`."""
 
 
 @lru_cache
 def statements() -> Statements:
     """The statements of the SQLite store."""
-    return Statements(PACKAGE, raw_columns=RAW_COLUMNS)
+    return Statements(PACKAGE, raw_columns=RAW_COLUMNS, claim_keys=CLAIM_KEYS)
 
 
 def migrations() -> tuple[Migration, ...]:
@@ -170,6 +176,7 @@ def _connect(path: Path, flags: int) -> SqliteConnection:
 
 
 def _configure(connection: SqliteConnection, durability: str) -> None:
+    connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # of a new file; others keep their mode until a VACUUM
     mode = connection.execute("PRAGMA journal_mode = WAL").fetchall()[0][0]
     if mode != "wal":
         raise StoreError(f"the file system does not support SQLite's WAL mode (it chose {mode!r})")

@@ -23,6 +23,7 @@ from holdfast.storage.contract import (
     CLIENT_ROWS_KEPT_MS,
     COMMITS_KEPT_MS,
     IN_MEMORY,
+    RETENTION,
     SEARCH,
     TOMBSTONES_KEPT_MS,
     Notifier,
@@ -69,7 +70,7 @@ _PARENT_CONNECTIONS: list[object] = []
 class SqliteStore(OpenContractReads, SearchReads):
     """A store on one file. Any number of processes of one machine may use it at the same time."""
 
-    capabilities = OpenContractReads.capabilities | {SEARCH}
+    capabilities = OpenContractReads.capabilities | {SEARCH, RETENTION}
 
     def __init__(
         self,
@@ -218,7 +219,8 @@ class SqliteStore(OpenContractReads, SearchReads):
     ) -> list[Outcome]:
         writer = self._open(self._writer)
         self._groups += 1
-        if not self._waiting and (self._commit_ms < SLOW_COMMIT_MS or self._groups % PROBE_EVERY == 0):
+        is_quick = self._commit_ms < SLOW_COMMIT_MS or self._groups % PROBE_EVERY == 0
+        if not self._waiting and is_quick and not (len(members) == 1 and members[0].takes_long):
             outcomes = writer.try_write(commit_id, members, soon=self._commit_ms < SHORT_COMMIT_MS)
             if outcomes is not None:
                 took_ms = min(writer.last_commit_ms, LONGEST_COUNTED_MS)
@@ -247,6 +249,17 @@ class SqliteStore(OpenContractReads, SearchReads):
         self._cleaned_to = last if has_more else BEFORE_ALL
         has_more_rows = await self._prune_client_rows(writer, now_ms - CLIENT_ROWS_KEPT_MS)
         return has_more or has_more_rows or gone == PIECE
+
+    async def size_bytes(self) -> int:
+        [(size,)] = await self._read(self.sql.store_size)
+        return int(size)
+
+    async def give_back(self, limit_bytes: int) -> int:
+        """A file that was created with `auto_vacuum = NONE`, by an earlier release, only uses the pages again."""
+        writer = self._open(self._writer)
+        [(free, page_bytes)] = await self._read(self.sql.free_pages)
+        wanted = min(int(free), limit_bytes // page_bytes)
+        return 0 if not wanted else await self._apart(lambda: writer.give_back(wanted)) * int(page_bytes)
 
     async def _prune_client_rows(self, writer: SqliteWriter, before_ms: int) -> bool:
         """The same for offers, their events, and refused rows of clients. Returns whether there may be more."""

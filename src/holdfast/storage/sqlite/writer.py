@@ -73,6 +73,11 @@ class SqliteTransaction:
         rows = self.fetch(statement, *bindings)
         return rows[0][0] if rows else None
 
+    def delete_instances(self, numbers: Sequence[int]) -> None:
+        """Delete every row of instances. The file has a statement for each table, and each binds the numbers."""
+        statement = self.sql.delete_instances
+        self._execute(statement, (json.dumps(numbers),) * statement.count("?"))
+
     def fetch(self, statement: str, *bindings: Any) -> list[Row]:
         """Run a statement that returns rows."""
         execute = self._execute
@@ -252,6 +257,21 @@ class SqliteWriter:
             return max(gone)
 
         return self._prune(delete, wait=wait)
+
+    def give_back(self, pages: int) -> int:
+        """Return free pages at the end of the file to the file system, at most so many. Returns their number."""
+        with self._lock.held():
+            self._check_files()
+            try:
+                before = self._pages()
+                self._cursor.execute(f"PRAGMA incremental_vacuum({pages})").fetchall()
+                return before - self._pages()
+            except apsw.Error as error:
+                self._roll_back()
+                raise StoreError(f"{self._path} could not be made smaller: {error}") from error
+
+    def _pages(self) -> int:
+        return int(str(self._cursor.execute("PRAGMA page_count").fetchall()[0][0]))
 
     def _prune(self, delete: Callable[[SqliteTransaction], int], *, wait: bool) -> int | None:
         if not self._lock.take(wait=wait):

@@ -17,6 +17,7 @@ None from `make_another`; the tests with two stores are skipped then.
 from holdfast.testing.conformance.activity_cancels import ActivityCancelRules
 from holdfast.testing.conformance.attempts import AttemptRules, LargeInputRules
 from holdfast.testing.conformance.children import ChildRules
+from holdfast.testing.conformance.code_checks import CodeCheckRules
 from holdfast.testing.conformance.concurrent_duties import ConcurrentDutyRules
 from holdfast.testing.conformance.contract_rows import ContractRowRules
 from holdfast.testing.conformance.counts import CountRules
@@ -27,14 +28,17 @@ from holdfast.testing.conformance.instances import ContinueAsNewRules, FlowRules
 from holdfast.testing.conformance.large_rows import LargeRowRules
 from holdfast.testing.conformance.launches import LaunchRules
 from holdfast.testing.conformance.messages import MessageRules
+from holdfast.testing.conformance.pauses import PauseRules
 from holdfast.testing.conformance.queries import QueryRules
 from holdfast.testing.conformance.requests import RequestRules
 from holdfast.testing.conformance.restoring import RestoreRules
+from holdfast.testing.conformance.retention import RetentionRules
 from holdfast.testing.conformance.search import AttributeRules, SearchRules
 from holdfast.testing.conformance.stale_workers import LostOwnerRules, StaleWorkerRules
 from holdfast.testing.conformance.streams import StreamRules
 from holdfast.testing.conformance.terminations import TerminationRules
 from holdfast.testing.conformance.updates import UpdateRules
+from holdfast.testing.conformance.versions import VersionRules
 from holdfast.testing.conformance.wakeups import WakeupRules
 from holdfast.testing.conformance.workers import WorkerListRules, WorkerRules
 
@@ -56,6 +60,7 @@ class StoreConformance(
     StateValueRules,
     SharedStoreRules,
     ContinueAsNewRules,
+    VersionRules,
     MessageRules,
     ChildRules,
     DeadlineRules,
@@ -66,6 +71,7 @@ class StoreConformance(
     StaleWorkerRules,
     ConcurrentDutyRules,
     LaunchRules,
+    CodeCheckRules,
     CountRules,
     RestoreRules,
     ContractRowRules,
@@ -73,5 +79,7 @@ class StoreConformance(
     LargeRowRules,
     AttributeRules,
     SearchRules,
+    PauseRules,
+    RetentionRules,
 ):
     """Every rule of the kit."""

@@ -4,7 +4,7 @@ import msgspec
 
 from holdfast.core.history import ActivityCompleted, ActivityFailed, decode_event
 from holdfast.core.lifecycle import AttemptEvent, AttemptState
-from holdfast.payloads.failures import Failure
+from holdfast.payloads.failures import RecordedFailure
 from holdfast.storage.attempt_endings import end_by_cancel, end_by_failure, transition
 from holdfast.storage.members.attempts import CancelActivity, Completion, HeartbeatAttempt, OpenNextAttempt
 from holdfast.storage.members.instances import ClaimInstances, Release, Terminate
@@ -30,7 +30,7 @@ from holdfast.testing.conformance.bench import (
 )
 
 CANCELLED = "holdfast.errors.ActivityCancelled"
-DECLINED = Failure(type="shop.Declined", message="declined")
+DECLINED = RecordedFailure(type="shop.Declined", message="declined")
 
 
 def cancel_of(record: InstanceRecord, activity: int = 0) -> CancelActivity:
@@ -51,7 +51,7 @@ async def answers_of(bench: Bench, record: InstanceRecord) -> list[str]:
     for row in (await bench.store.load(record.number, 1)).inbox:
         event = decode_event(row.event)
         if isinstance(event, ActivityFailed):
-            found.append(msgspec.json.decode(event.failure.data, type=Failure).type)
+            found.append(msgspec.json.decode(event.failure.data, type=RecordedFailure).type)
         elif isinstance(event, ActivityCompleted):
             found.append(bytes(event.result.data).decode())
     return found
@@ -127,7 +127,7 @@ class ActivityCancelRules(Rules):
                 (attempt,) = await bench.store.read_attempts(record.number, 1)
                 check(attempt.state is (AttemptState.FAILED if event is AttemptEvent.FAIL else AttemptState.TIMED_OUT))
                 check(await answers_of(bench, record) == [CANCELLED])
-                failure = msgspec.json.decode(attempt.failure or b"", type=Failure)
+                failure = msgspec.json.decode(attempt.failure or b"", type=RecordedFailure)
                 check(failure.cause is not None and failure.cause.type == DECLINED.type)
                 check(isinstance(await bench.one(ended), Rejected))
 

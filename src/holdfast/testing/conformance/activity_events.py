@@ -30,7 +30,7 @@ from holdfast.core.history import (
 from holdfast.core.ledger import RESPONSE_ENTRY, RESPONSE_EXIT
 from holdfast.core.lifecycle import AttemptState
 from holdfast.core.streams import MAX_YIELDS
-from holdfast.payloads.failures import Failure
+from holdfast.payloads.failures import RecordedFailure
 from holdfast.storage.contract import OPEN_CONTRACT, OpenContractStore
 from holdfast.storage.members.contract_rows import InsertReport
 from holdfast.storage.members.instances import Terminate
@@ -167,13 +167,13 @@ class Executor:
     async def failures(self) -> list[str]:
         """The types of the failures that the workflow gets."""
         events = [event for event in await self.inbox() if isinstance(event, ActivityFailed)]
-        return [msgspec.json.decode(event.failure.data, type=Failure).type for event in events]
+        return [msgspec.json.decode(event.failure.data, type=RecordedFailure).type for event in events]
 
 
 def checked(row: ReportRow) -> CheckedReport:
     """A row as a worker checks it, for an activity that takes any value."""
     kind = ReportKind(row.transition)
-    failure = Failure(type="shop.Declined", message="no") if kind is ReportKind.FAILED else None
+    failure = RecordedFailure(type="shop.Declined", message="no") if kind is ReportKind.FAILED else None
     return CheckedReport(
         row=row.row,
         kind=kind,

@@ -88,14 +88,20 @@ class Bench:
 
 
 def start(
-    instance_id: str, *, first: Turn | None = None, given: bytes = b"{}", workflow: str = "flow", **more: Any
+    instance_id: str,
+    *,
+    first: Turn | None = None,
+    given: bytes = b"{}",
+    workflow: str = "flow",
+    version: str | None = "",
+    **more: Any,
 ) -> Start:
     """The start of an instance."""
-    begun = Started(time_ms=0, workflow=workflow, version="", seed=1, input=Payload(msgspec.Raw(given)))
+    begun = Started(time_ms=0, workflow=workflow, version=version or "", seed=1, input=Payload(msgspec.Raw(given)))
     return Start(
         id=InstanceId(instance_id),
         workflow=workflow,
-        version="",
+        version=version,
         input=given,
         input_hash=given,
         started=encode_event(begun),

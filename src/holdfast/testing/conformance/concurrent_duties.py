@@ -13,7 +13,7 @@ import msgspec
 from holdfast.core.activity_options import ActivityOptions
 from holdfast.core.leases import WorkerKey
 from holdfast.core.lifecycle import AttemptEvent, AttemptState, InstanceState
-from holdfast.payloads.failures import Failure
+from holdfast.payloads.failures import RecordedFailure
 from holdfast.storage.attempt_endings import end_by_failure
 from holdfast.storage.contract import COMMITS_KEPT_MS, TOMBSTONES_KEPT_MS
 from holdfast.storage.members.instances import Block, ClaimInstances, CloseChildren, Expire, Release
@@ -41,7 +41,7 @@ from holdfast.testing.conformance.queries import LATER_MS, ask
 COUNT = 24
 OTHERS_IDS = 2_000_000
 MOST_PIECES = 100
-LATE = Failure(type="holdfast.errors.ActivityTimedOut", message="too late")
+LATE = RecordedFailure(type="holdfast.errors.ActivityTimedOut", message="too late")
 EXPLAINED = MarkWorkerLost(key=ANNA, at_deadline=False, limit=5)
 UNEXPLAINED = MarkWorkerLost(key=ANNA, at_deadline=False, limit=5, unexplained=True)
 Both = Sequence[Bench]

@@ -394,7 +394,7 @@ class InstanceRules(Rules):
     async def _claim_instance(self, bench: Bench, owner: WorkerKey) -> InstanceRecord:
         outcome = await bench.one(ClaimInstances(owner=owner, workflows=("flow",), limit=1))
         check(isinstance(outcome, ClaimedInstances) and len(outcome.instances) == 1)
-        return outcome.instances[0]  # type: ignore[union-attr]  # checked above
+        return outcome.instances[0]  # type: ignore[union-attr,index]  # checked above
 
 
 GIVEN = b'{"next":1}'

@@ -14,7 +14,7 @@ from holdfast.core.history import ActivityCompleted, CancelRequested, Payload
 from holdfast.core.leases import MAX_LOST_OWNERS, SUSPECT_AFTER, WorkerKey
 from holdfast.core.ledger import enter_leg2, exit_leg2
 from holdfast.core.lifecycle import AttemptEvent, AttemptState
-from holdfast.payloads.failures import Failure
+from holdfast.payloads.failures import RecordedFailure
 from holdfast.storage.attempt_endings import end_by_failure, end_by_loss, transition
 from holdfast.storage.members.attempts import ClaimAttempts, Completion, HeartbeatAttempt, OpenNextAttempt
 from holdfast.storage.members.instances import Block, ClaimInstances, Release
@@ -38,7 +38,7 @@ from holdfast.testing.conformance.bench import (
 
 EVERYTHING = 1_000
 ENTERED_LEDGER = 899_000_000_000_000
-LATE = Failure(type="holdfast.errors.ActivityTimedOut", message="too late")
+LATE = RecordedFailure(type="holdfast.errors.ActivityTimedOut", message="too late")
 
 
 class StaleWorkerRules(Rules):

@@ -21,12 +21,17 @@ from holdfast.authoring.registry import Registry
 from holdfast.authoring.workflow import Workflow
 from holdfast.client.client import Client
 from holdfast.client.engine import Engine
+from holdfast.client.views.instances import Description
 from holdfast.core.admission import IdPolicy
+from holdfast.core.lifecycle import InstanceState
 from holdfast.errors import (
     HistoryMismatch,
     HoldfastError,
     InstanceClosed,
     InstanceNotFound,
+    InstanceNotPaused,
+    InstanceNotRunning,
+    InvariantBroken,
     WorkflowCancelled,
     WorkflowFailed,
 )
@@ -66,16 +71,30 @@ class CancelInstance:
     reason: str = "cancelled by the simulation"
 
 
-ClientAction = RaiseEvent | CancelInstance
+@dataclass(frozen=True, slots=True)
+class PauseInstance:
+    """Pause the instance and resume it, several times, each for a while that the seed chooses (R20)."""
+
+    times: int = 2
 
 
-async def run_actions(client: Client, instance: str, actions: tuple[ClientAction, ...], random: Random) -> None:
-    """Raise the events one after the other, in the given order, and cancel at any moment."""
+ClientAction = RaiseEvent | CancelInstance | PauseInstance
+
+
+async def run_actions(client: Client, instance: str, actions: tuple[ClientAction, ...], random: Random) -> int:
+    """Raise the events one after the other, in the given order; cancel, pause and resume at any moment.
+
+    Returns the number of pauses.
+    """
     raises = [action for action in actions if isinstance(action, RaiseEvent)]
     cancels = [action for action in actions if isinstance(action, CancelInstance)]
+    pauses = [action for action in actions if isinstance(action, PauseInstance)]
+    paused = asyncio.gather(*(_pause_and_resume(client, instance, each, random) for each in pauses))
     await asyncio.gather(
-        _raise_all(client, instance, raises, random), *(_cancel(client, instance, each, random) for each in cancels)
+        _raise_all(client, instance, raises, random),
+        *(_cancel(client, instance, each, random) for each in cancels),
     )
+    return sum(await paused)
 
 
 async def _raise_all(client: Client, instance: str, raises: list[RaiseEvent], random: Random) -> None:
@@ -115,11 +134,41 @@ async def _cancel(client: Client, instance: str, action: CancelInstance, random:
         await client.get(instance).cancel(action.reason)
 
 
+async def _pause_and_resume(client: Client, instance: str, action: PauseInstance, random: Random) -> int:
+    handle = client.get(instance)
+    pauses = 0
+    for _ in range(action.times):
+        await asyncio.sleep(random.random() * LONGEST_CLIENT_PAUSE_SECONDS)
+        with suppress(InstanceClosed, InstanceNotRunning, InstanceNotPaused):
+            await handle.pause("a pause of the simulation", family=random.random() < FAMILIES)
+            before = await handle.describe()
+            await asyncio.sleep(random.random() * LONGEST_PATIENCE_SECONDS)
+            after = await handle.describe()
+            if after.state is InstanceState.PAUSED:
+                _check_still(before, after)
+            pauses += after.state is InstanceState.PAUSED
+            await handle.resume(family=True)
+    return pauses
+
+
+def _check_still(before: Description, after: Description) -> None:
+    """R20: while it is PAUSED no turn is committed and no attempt begins."""
+    turns = [(each.execution, each.turn, each.collation_key) for each in (before, after)]
+    began = [
+        [(each.number, each.attempt, each.started_at) for each in one.attempts if each.started_at]
+        for one in (before, after)
+    ]
+    if turns[0] != turns[1] or began[0] != began[1]:
+        raise InvariantBroken(f"{before.id} went on while it was PAUSED: {turns} {began}")
+
+
 LEASE_SECONDS: Final = 2.0
 LONGEST_PAUSE_SECONDS: Final = 3.0
 LONGEST_RUN_SECONDS: Final = 3_600.0
 """In simulated time. Every job must have ended by then."""
 CANCELLED: Final = "cancelled"
+FAMILIES: Final = 0.5
+"""How often the descendants are paused, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +204,8 @@ class SimulationReport:
     crashes: int = 0
     replaced: int = 0
     """Starts that replaced an instance with the same id."""
+    pauses: int = 0
+    """Pauses that held until their resume."""
     drains: int = 0
     """Clean shutdowns of workers."""
     commits: int = 0
@@ -272,7 +323,8 @@ class Simulation:
                 await self._start(client, job)
                 if self._replace_rate:
                     await self._replace(client, job)
-            await asyncio.gather(*(run_actions(client, job.id, job.actions, self._random) for job in self._jobs))
+            done = await asyncio.gather(*(run_actions(client, job.id, job.actions, self._random) for job in self._jobs))
+            self.report.pauses += sum(done)
             for job in self._jobs:
                 await self._collect(client, job)
             await self._settle(client)

@@ -25,8 +25,15 @@ from holdfast.storage.postgres.optimistic.group_function import BATCHED, FUNCTIO
 from holdfast.storage.postgres.transaction import statements_of
 from holdfast.storage.relational.transaction import Row
 
+MOST_CHARACTERS: Final = 32 * 1024 * 1024
+"""The length of the values of a call. PostgreSQL takes messages and values of up to 1 GB, and holds those of a call in
+memory several times; statement by statement each value is in a message of its own."""
 COMMUTING: Final = frozenset({"insert_payload"})
 """Statements that have the number of an instance, and touch rows that no other statement of the function touches."""
+
+
+class NotOneCall(Exception):
+    """The statements of a group cannot be one call of the function: the group has to wait for each answer."""
 
 
 class BatchedStatement(NamedTuple):
@@ -109,8 +116,8 @@ def number_position(text: str) -> int | None:
     return int(value[1:]) - 1 if value.startswith("$") else None
 
 
-def runs_of(schema: str, queued: Iterable[BatchedStatement]) -> list[StatementRun] | None:
-    """The runs of a group; None if a statement is not in the function."""
+def runs_of(schema: str, queued: Iterable[BatchedStatement]) -> list[StatementRun]:
+    """The runs of a group. Raises `NotOneCall` if a statement is not in the function."""
     kinds = kinds_of(schema)
     by_kind: dict[int, list[BatchedStatement]] = defaultdict(list)
     reached: dict[Any, int] = {}
@@ -118,7 +125,7 @@ def runs_of(schema: str, queued: Iterable[BatchedStatement]) -> list[StatementRu
     for change in queued:
         kind = kinds.get(change.statement)
         if kind is None:
-            return None
+            raise NotOneCall(f"the group function has no statement {change.statement}")
         place, number_at = kind
         by_kind[place if change.one else -place].append(change)
         if number_at is not None:
@@ -169,7 +176,10 @@ def call_of(
     wanted: int = 0,
     relaxed: bool = False,
 ) -> str:
-    """The text of the call. Without a head, an earlier call of the same transaction was the begin of the group."""
+    """The text of the call. Without a head, an earlier call of the same transaction was the begin of the group.
+
+    Raises `NotOneCall` if it would be too long.
+    """
     begin = (
         "NULL, NULL, NULL, '{}', '{}'"
         if head is None
@@ -178,12 +188,24 @@ def call_of(
     )
     kinds = _list([run.kind for run in runs])
     counts = _list([len(run.rows) for run in runs])
-    given = ",".join([as_text(value) for run in runs for row in run.rows for value in row])
+    given = _given(runs)
     if "\0" in given or "\0" in begin:
         raise psycopg.DataError("a text of PostgreSQL cannot contain NUL")
     changes = f"'{kinds}', '{counts}', {literal(f'{{{given}}}')}"
     end = f"'{_list(concerned)}', {wanted}, {'true' if relaxed else 'false'}"
     return f'SELECT "{schema}".{FUNCTION}({begin}, {changes}, {end})'
+
+
+def _given(runs: Iterable[StatementRun]) -> str:
+    parts: list[str] = []
+    length = 0
+    for run in runs:
+        if values := [as_text(value) for row in run.rows for value in row]:
+            parts.append(part := ",".join(values))
+            length += len(part)
+            if length > MOST_CHARACTERS:
+                raise NotOneCall(f"a call of more than {MOST_CHARACTERS:,} characters")
+    return ",".join(parts)
 
 
 def _list(numbers: Iterable[int]) -> str:

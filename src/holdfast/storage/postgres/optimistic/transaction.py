@@ -43,10 +43,6 @@ class NeedsConnection(Exception):
     """A group that was to be one call has to read, so it needs a connection and a thread that may wait."""
 
 
-class UnknownStatement(Exception):
-    """A statement is not in the group function: the group has to wait for each answer."""
-
-
 class InstanceNumbers:
     """Numbers for instances to be started, fetched with earlier groups."""
 
@@ -95,7 +91,9 @@ def _is_likely(member: Member) -> bool:
             return isinstance(member.action, Start) and _is_likely(member.action)
         case Deliver():
             return isinstance(member.event, EventReceived)
-        case Completion() | OpenNextAttempt() | Release() | HeartbeatAttempt() | RunPrepared() | Watch():
+        case OpenNextAttempt():
+            return member.exhausted is None
+        case Completion() | Release() | HeartbeatAttempt() | RunPrepared() | Watch():
             return True
         case _:  # a member that is not listed waits for each answer, which is always correct
             return False
@@ -170,6 +168,11 @@ class OptimisticTransaction:
         self._queued.append(BatchedStatement(self.sql.start_numbered, (number, *bindings), one=True))
         return number
 
+    def delete_instances(self, numbers: Sequence[int]) -> None:
+        """Never called: no member that deletes instances is eligible."""
+        del numbers
+        raise NeedsConnection
+
     def fetch(self, statement: str, *bindings: Any) -> list[Row]:
         """Send the queue, and run a statement that returns rows."""
         if self._connection is None:
@@ -205,8 +208,6 @@ class OptimisticTransaction:
 
     def _next_call(self, *, concerned: Sequence[int] = (), wanted: int = 0) -> str:
         runs = runs_of(self._schema, self._queued)
-        if runs is None:
-            raise UnknownStatement
         head = self._head
         self._head = None
         self._queued = []

@@ -5,7 +5,9 @@ WHERE id = ANY (ARRAY(
     SELECT questions.id FROM questions JOIN instances ON instances.number = questions.number
     WHERE questions.taken_by IS NULL AND questions.expires_at_ms > ?2 AND instances.turn > 0
       AND (instances.owner = ?1
-        OR (instances.owner IS NULL AND instances.workflow IN (SELECT value FROM json_each(?3))))
+        OR (instances.owner IS NULL AND (instances.workflow, instances.version) IN (
+            SELECT keys.workflow, keys.version FROM ({claim_keys:?3}) AS keys
+        )))
     LIMIT ?4
     FOR UPDATE OF questions SKIP LOCKED
 ))

@@ -1,8 +1,8 @@
--- A read: the next time after ?2 at which an instance of one of these workflows becomes claimable. One index lookup
--- for each workflow, however many instances of others wait. Claimable instances have no owner.
+-- A read: the next time after ?2 at which an instance that this worker may run becomes claimable. One index lookup for
+-- each key (R8), however many instances of others wait. Claimable instances have no owner.
 SELECT min((
     SELECT claimable_at_ms FROM instances
-    WHERE workflow = each.value AND claimable_at_ms > ?2
+    WHERE workflow = keys.workflow AND version = keys.version AND claimable_at_ms > ?2
     ORDER BY claimable_at_ms LIMIT 1
 ))
-FROM json_each(?1) AS each(value)
+FROM ({claim_keys:?1}) AS keys

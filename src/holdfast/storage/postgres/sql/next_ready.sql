@@ -1,5 +1,5 @@
 -- A read: when the next attempt of a queue and of one of these activities becomes available, from the index in its
 -- order. The names are an array: joined with a list, a planner without statistics would read and sort all READY attempts.
 SELECT available_at_ms FROM attempts
-WHERE state = 'READY' AND queue = ?1 AND available_at_ms > ?2 AND name = ANY (ARRAY(SELECT value FROM json_each(?3)))
+WHERE state = 'READY' AND queue = ?1 AND available_at_ms > ?2 AND available_at_ms < 1152921504606846976 AND name = ANY (ARRAY(SELECT value FROM json_each(?3)))
 ORDER BY available_at_ms LIMIT 1

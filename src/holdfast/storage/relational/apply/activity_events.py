@@ -33,7 +33,7 @@ from holdfast.core.history import ActivityCompleted, ActivityYielded, Payload
 from holdfast.core.ledger import Leg1Verdict, conclude_leg1, enter_leg1, enter_leg2, exit_leg2
 from holdfast.core.lifecycle import ATTEMPT_FINAL, AttemptEvent, AttemptState, next_state
 from holdfast.core.streams import enter_pending, room_for_yields, values_delivered
-from holdfast.payloads.failures import Failure
+from holdfast.payloads.failures import RecordedFailure
 from holdfast.storage.attempt_endings import end_by_cancel, end_by_failure, is_awaited, time_out
 from holdfast.storage.members.attempts import Completion, OpenNextAttempt
 from holdfast.storage.members.outcomes import HandledRows, Outcome, Rejected
@@ -51,7 +51,7 @@ UNKNOWN: Final = "no activity was offered under this activity_exec_id"
 TOO_MANY_WAIT: Final = f"{MOST_WAITING:,} rows of the attempt wait already"
 NO_ROOM: Final = "an attempt takes no more responses (L12)"
 
-_failure: Final = msgspec.json.Decoder(Failure)
+_failure: Final = msgspec.json.Decoder(RecordedFailure)
 _sequences: Final = msgspec.json.Decoder(dict[str, int])
 _CLAIMS: Final = frozenset({ReportKind.QUEUED, ReportKind.PREPARING, ReportKind.RUNNING})
 
@@ -337,7 +337,12 @@ class _ReportFold:
         self.has_moved = True
 
     def _deadline_of(self, attempt: AttemptRecord) -> ExternalDeadline | None:
-        """The nearest deadline. Of a cancel by the workflow's own turn only the stored deadline knows the time."""
+        """The nearest deadline; none while a pause withholds the attempt (R21).
+
+        Of a cancel by the workflow's own turn only the stored deadline knows the time.
+        """
+        if attempt.is_withheld:
+            return None
         return external_deadline(
             self._options,
             attempt.state,
@@ -390,7 +395,7 @@ class _ReportFold:
             values=None if stream is None else values_delivered(stream.delivered, attempt.ledger),
         )
 
-    def _fail(self, failure: Failure, error_types: tuple[str, ...], event: AttemptEvent) -> None:
+    def _fail(self, failure: RecordedFailure, error_types: tuple[str, ...], event: AttemptEvent) -> None:
         ended = end_by_failure(
             self._attempt,
             failure,

@@ -14,9 +14,10 @@ from holdfast.core.admission import DeliveryVerdict, MessageKind, decide_deliver
 from holdfast.core.checks import require
 from holdfast.core.ledger import Leg1Verdict, conclude_leg1, enter_leg1, read_ledger
 from holdfast.core.lifecycle import ATTEMPT_FINAL, INSTANCE_FINAL, AttemptEvent, AttemptState, InstanceState, next_state
-from holdfast.payloads.failures import Failure
+from holdfast.core.pauses import may_pause, withheld_ms
+from holdfast.payloads.failures import RecordedFailure
 from holdfast.payloads.limits import INLINE_LIMIT_BYTES
-from holdfast.storage.attempt_endings import end_by_cancel, end_by_failure
+from holdfast.storage.attempt_endings import end_by_cancel, end_by_failure, end_exhausted, let_through
 from holdfast.storage.large_payloads import large_payload, reference_of
 from holdfast.storage.members.attempts import (
     CancelActivity,
@@ -31,6 +32,7 @@ from holdfast.storage.members.member import CANCEL_AWAITED, CANCEL_REQUESTED
 from holdfast.storage.members.outcomes import Applied, CancelledActivity, ClaimedAttempts, Outcome, Rejected
 from holdfast.storage.records import AttemptKey, AttemptRecord, InstanceNumber, NewAttempt
 from holdfast.storage.relational.apply.shared_writes import input_column, insert_payloads, offer_attempt, put_in_inbox
+from holdfast.storage.relational.apply.withholding import pause_instance, withheld
 from holdfast.storage.relational.rows import attempt_of
 from holdfast.storage.relational.transaction import Transaction
 
@@ -146,7 +148,7 @@ def _move(
 def apply_completion(transaction: Transaction, completion: Completion) -> Outcome:
     """A completion without a turn: the response enters leg 2 and is put into the inbox (L4, L14, G5)."""
     answer = completion.event
-    if answer is not None and _gate(transaction, completion.key) is DeliveryVerdict.DROP:
+    if answer is not None and _gate(transaction, completion.key)[0] is DeliveryVerdict.DROP:
         answer = None
     ledger = completion.applied_ledger if answer is None else completion.entered_ledger
     if not close_by_completion(transaction, completion, ledger):
@@ -161,7 +163,7 @@ def apply_completion(transaction: Transaction, completion: Completion) -> Outcom
 def reopen_for_inbox(transaction: Transaction, completion: Completion) -> None:
     """The turn with this completion was rejected: undo the exit from leg 2, put the response into the inbox."""
     key = completion.key
-    if completion.event is None or _gate(transaction, key) is DeliveryVerdict.DROP:
+    if completion.event is None or _gate(transaction, key)[0] is DeliveryVerdict.DROP:
         return
     move_digits(transaction, key, completion.applied_ledger, completion.entered_ledger)
     put_in_inbox(transaction, key.number, key.execution, completion.event)
@@ -174,8 +176,14 @@ def move_digits(transaction: Transaction, key: AttemptKey, before: int, after: i
 
 
 def apply_open_next_attempt(transaction: Transaction, retry: OpenNextAttempt) -> Outcome:
-    """One attempt ends and the next opens, in one commit (G13)."""
+    """One attempt ends and the next opens, in one commit (G13).
+
+    The next attempt of a PAUSED instance is withheld (R21). If the retries are used up, the instance is paused (R26),
+    unless it is BLOCKED or was asked to cancel: then its activity fails.
+    """
     key = retry.ended.key
+    if retry.exhausted is not None and _fails_if_exhausted(transaction, key):
+        return apply_completion(transaction, let_through(retry, now_ms=transaction.now_ms))
     overdue_at_ms = None if retry.by_owner else transaction.now_ms
     if not move_attempt(transaction, retry.ended, overdue_at_ms):
         if end_as_cancelled(transaction, retry.ended, by_owner=retry.by_owner):
@@ -184,9 +192,31 @@ def apply_open_next_attempt(transaction: Transaction, retry: OpenNextAttempt) ->
         if retry.ended.from_state is AttemptState.RUNNING and move_attempt(transaction, cancelled, overdue_at_ms):
             return Applied()  # the code no longer waits for the activity, so it is not retried
         return Rejected(reason="the attempt is closed, or owned by another worker")
-    if _gate(transaction, key) is not DeliveryVerdict.DROP:
-        insert_attempt(transaction, key.number, key.execution, retry.next)
+    verdict, state = _gate(transaction, key)
+    if verdict is DeliveryVerdict.DROP:
+        return Applied()
+    is_withheld = state is InstanceState.PAUSED or retry.exhausted is not None
+    insert_attempt(transaction, key.number, key.execution, withheld(retry.next) if is_withheld else retry.next)
+    if retry.exhausted is not None:
+        opened = msgspec.structs.replace(key, attempt=retry.next.attempt)
+        transaction.update(transaction.sql.hold_attempt, retry.ended.failure, *opened.primary_key)
+        if state is not InstanceState.PAUSED:
+            pause_instance(transaction, key.number, retry.exhausted)
     return Applied()
+
+
+def _fails_if_exhausted(transaction: Transaction, key: AttemptKey) -> bool:
+    """Whether the instance cannot be paused: then an activity whose retries are used up fails."""
+    verdict, state = _gate(transaction, key)
+    return verdict is not DeliveryVerdict.DROP and state is not InstanceState.PAUSED and not may_pause(state)
+
+
+def answer_exhausted(transaction: Transaction, number: InstanceNumber) -> None:
+    """Let the failures of activities whose retries are used up through: nothing runs them again (R27)."""
+    for row in transaction.fetch(transaction.sql.exhausted_attempts, number):
+        ended = end_exhausted(attempt_of(row), now_ms=transaction.now_ms)
+        applied = isinstance(apply_completion(transaction, ended), Applied)
+        require(applied, f"attempt {ended.key} was not READY any more inside one transaction")
 
 
 def apply_cancel_activity(transaction: Transaction, member: CancelActivity) -> Outcome:
@@ -248,8 +278,17 @@ def release(transaction: Transaction, attempt: AttemptRecord) -> bool:
     if options.external is not None:
         return _offer_again(transaction, attempt, most_entries=options.max_claims)
     expires = options.expires_at_ready_ms(scheduled_at_ms=attempt.scheduled_at_ms, available_at_ms=transaction.now_ms)
-    transaction.update(transaction.sql.release_attempt, expires, *attempt.key.primary_key)
+    _release(transaction, attempt, expires)
     return True
+
+
+def _release(transaction: Transaction, attempt: AttemptRecord, expires_at_ms: int | None) -> None:
+    """The attempt is READY again; that of a PAUSED instance is withheld (R21)."""
+    available_at_ms = attempt.available_at_ms
+    if _gate(transaction, attempt.key)[1] is InstanceState.PAUSED:
+        available_at_ms = withheld_ms(available_at_ms)
+        expires_at_ms = None if expires_at_ms is None else withheld_ms(expires_at_ms)
+    transaction.update(transaction.sql.release_attempt, available_at_ms, expires_at_ms, *attempt.key.primary_key)
 
 
 def has_new_report(transaction: Transaction, attempt: AttemptRecord) -> bool:
@@ -268,7 +307,7 @@ def _offer_again(transaction: Transaction, attempt: AttemptRecord, *, most_entri
     expires = decode_options(attempt.options).expires_at_ready_ms(
         scheduled_at_ms=attempt.scheduled_at_ms, available_at_ms=attempt.available_at_ms
     )
-    transaction.update(transaction.sql.release_attempt, expires, *attempt.key.primary_key)
+    _release(transaction, attempt, expires)
     offer_attempt(transaction, attempt.key, attempt.name, entry=entries + 1)
     return True
 
@@ -337,7 +376,7 @@ def _claim(transaction: Transaction, claim: ClaimAttempts, ready: AttemptRecord)
 def dead_letter(transaction: Transaction, attempt: AttemptRecord) -> None:
     """L8: too many claims were lost before the body began. From READY it is READY -> QUEUED -> FAILED in one commit."""
     claims = decode_options(attempt.options).max_claims
-    failure = Failure(
+    failure = RecordedFailure(
         type="holdfast.errors.ClaimsExhausted",
         message=f"{attempt.name} was claimed {claims} times and each claimer was lost before it began",
         retryable=False,
@@ -345,10 +384,15 @@ def dead_letter(transaction: Transaction, attempt: AttemptRecord) -> None:
     claimed = attempt
     if attempt.state is AttemptState.READY:
         claimed = msgspec.structs.replace(attempt, state=AttemptState.QUEUED)
-    ended = end_by_failure(claimed, failure, (), event=AttemptEvent.FAIL, now_ms=transaction.now_ms, random_number=0.0)
-    require(isinstance(ended, Completion), "a failure that must not be retried was retried")
+    ended = end_by_failure(
+        claimed, failure, (), event=AttemptEvent.FAIL, now_ms=transaction.now_ms, random_number=0.0, is_exhausted=True
+    )
     if isinstance(ended, Completion):
         apply_completion(transaction, msgspec.structs.replace(ended, from_state=attempt.state))
+    else:
+        require(ended.exhausted is not None, "a failure that must not be retried was retried")
+        moved = msgspec.structs.replace(ended.ended, from_state=attempt.state)
+        apply_open_next_attempt(transaction, msgspec.structs.replace(ended, ended=moved))
 
 
 def apply_run_prepared(transaction: Transaction, member: RunPrepared) -> Outcome:
@@ -381,16 +425,17 @@ def refusal_of_cancelled(state: AttemptState, cancel_requested_at_ms: int | None
     return Rejected(reason=CANCEL_REQUESTED if cancel_requested_at_ms is None else CANCEL_AWAITED)
 
 
-def _gate(transaction: Transaction, key: AttemptKey) -> DeliveryVerdict:
-    """G4, G5: whether the instance still takes the answer of this attempt."""
+def _gate(transaction: Transaction, key: AttemptKey) -> tuple[DeliveryVerdict, InstanceState]:
+    """G4, G5: whether the instance still takes the answer of this attempt, and its state. Locks its row."""
     rows = transaction.fetch(transaction.sql.instance_gate, key.number)
     if not rows:
-        return DeliveryVerdict.DROP
+        return DeliveryVerdict.DROP, InstanceState.TERMINATED
     state, execution, owner = rows[0]
-    return decide_delivery(
+    verdict = decide_delivery(
         MessageKind.COMPLETION,
         state=InstanceState(state),
         loop_is_active=owner is not None,
         addressed_to=key.execution,
         execution=execution,
     )
+    return verdict, InstanceState(state)

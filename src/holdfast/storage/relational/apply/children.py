@@ -26,6 +26,7 @@ from holdfast.storage.relational.apply.shared_writes import (
 )
 from holdfast.storage.relational.rows import instance_of
 from holdfast.storage.relational.transaction import Transaction
+from holdfast.storage.versions import stored_version
 
 
 def terminate_with_children(transaction: Transaction, found: InstanceRecord, reason: str) -> tuple[EndedInstance, ...]:
@@ -195,7 +196,7 @@ def _insert(
         transaction.sql.start_child,
         new.id,
         new.workflow,
-        new.version,
+        stored_version(new.version),
         transaction.now_ms,
         input_column(new.input, large),
         new.input_hash,

@@ -22,7 +22,9 @@ from holdfast.storage.members.instances import (
     ClaimInstances,
     CloseChildren,
     Expire,
+    Pause,
     Release,
+    Resume,
     RetryBlocked,
     SaveFlow,
     SetAttributes,
@@ -35,6 +37,7 @@ from holdfast.storage.members.member import Member
 from holdfast.storage.members.messages import AnswerQuery, AskQuery, ClaimQueries, DeleteQueries, Deliver
 from holdfast.storage.members.outcomes import Outcome, Rejected
 from holdfast.storage.members.restoring import LiftNumbers, RestoreInstances
+from holdfast.storage.members.retention import DeleteExecutions, DeleteFamilies
 from holdfast.storage.members.row_handling import HandleReports, HandleRequest, QueueAttempts
 from holdfast.storage.members.turns import StreamValues, Turn
 from holdfast.storage.members.workers import MarkWorkerLost, ReleaseUnknown
@@ -55,6 +58,7 @@ from holdfast.storage.relational.apply.instances import (
 )
 from holdfast.storage.relational.apply.launches import apply_queue_attempts
 from holdfast.storage.relational.apply.messages import apply_deliver
+from holdfast.storage.relational.apply.pauses import apply_pause, apply_resume
 from holdfast.storage.relational.apply.queries import (
     apply_answer_query,
     apply_ask_query,
@@ -63,6 +67,7 @@ from holdfast.storage.relational.apply.queries import (
 )
 from holdfast.storage.relational.apply.requests import apply_handle_request
 from holdfast.storage.relational.apply.restoring import apply_lift_numbers, apply_restore_instances
+from holdfast.storage.relational.apply.retention import apply_delete_executions, apply_delete_families
 from holdfast.storage.relational.apply.streams import apply_stream_values
 from holdfast.storage.relational.apply.turns import apply_turn
 from holdfast.storage.relational.apply.workers import apply_mark_worker_lost, apply_release_unknown
@@ -102,6 +107,8 @@ APPLY_BY_TYPE: Final[dict[type[Member], Callable[[Transaction, Any], Outcome]]] 
     Release: apply_release,
     Block: apply_block,
     RetryBlocked: apply_retry_blocked,
+    Pause: apply_pause,
+    Resume: apply_resume,
     HeartbeatAttempt: attempts.apply_heartbeat,
     MarkWorkerLost: apply_mark_worker_lost,
     ReleaseUnknown: apply_release_unknown,
@@ -115,6 +122,8 @@ APPLY_BY_TYPE: Final[dict[type[Member], Callable[[Transaction, Any], Outcome]]] 
     Watch: apply_watch,
     LiftNumbers: apply_lift_numbers,
     RestoreInstances: apply_restore_instances,
+    DeleteFamilies: apply_delete_families,
+    DeleteExecutions: apply_delete_executions,
     AskQuery: apply_ask_query,
     ClaimQueries: apply_claim_queries,
     AnswerQuery: apply_answer_query,

@@ -32,7 +32,9 @@ from holdfast.storage.instance_endings import (
     state_after,
 )
 from holdfast.storage.records import InboxRow, InstanceNumber, InstanceRecord
+from holdfast.storage.relational.apply.attempts import answer_exhausted
 from holdfast.storage.relational.apply.shared_writes import hasten_silence, put_in_inbox
+from holdfast.storage.relational.apply.withholding import restore_attempts
 from holdfast.storage.relational.transaction import Transaction
 
 _payload: Final = msgspec.json.Decoder(Payload)
@@ -92,7 +94,7 @@ def end_from_outside(transaction: Transaction, found: InstanceRecord, ended: Ext
     number = found.number
     now_ms = transaction.now_ms
     events: list[HistoryEvent] = [ended] if found.turn else [*_unread_start(transaction, number), ended]
-    state = state_after(found.state, ended)
+    state = state_after(found, ended)
     outcome = outcome_of(ended)
     changed = transaction.update(transaction.sql.terminate_instance, state, outcome, now_ms, number, found.state)
     require(changed == 1, f"instance {number} was not {found.state} any more inside one transaction")
@@ -120,7 +122,7 @@ def _unread_start(transaction: Transaction, number: InstanceNumber) -> list[Hist
 
 def cancel(transaction: Transaction, found: InstanceRecord, event: CancelRequested) -> CancelResult:
     """Cancel an instance that was read in this transaction, or ask its code to end."""
-    result = decide_cancel(found.state)
+    result = decide_cancel(found)
     if result.ends_at_once:
         end_from_outside(transaction, found, end_by_cancel(found, event.reason, now_ms=transaction.now_ms))
     elif result.verdict is EventVerdict.DELIVER:
@@ -128,9 +130,17 @@ def cancel(transaction: Transaction, found: InstanceRecord, event: CancelRequest
     return result
 
 
-def request_cancel(transaction: Transaction, found: InstanceRecord, event: CancelRequested) -> None:
-    """A9: put the request into the inbox of an instance that was read in this transaction."""
+def request_cancel(
+    transaction: Transaction, found: InstanceRecord, event: CancelRequested, *, at_ms: int | None = None
+) -> None:
+    """A9: put the request into the inbox of an instance that was read in this transaction.
+
+    The pause of a PAUSED instance ends. Activities whose retries are used up fail behind the request (R27).
+    """
     state = next_state(found.state, InstanceEvent.REQUEST_CANCEL)
     changed = transaction.update(transaction.sql.request_cancel, state, found.number, found.state)
     require(changed == 1, f"instance {found.number} was not {found.state} any more inside one transaction")
-    put_in_inbox(transaction, found.number, found.execution, event)
+    put_in_inbox(transaction, found.number, found.execution, event, at_ms=at_ms)
+    if found.state is InstanceState.PAUSED:
+        answer_exhausted(transaction, found.number)
+        restore_attempts(transaction, found)

@@ -1,7 +1,5 @@
 """Apply members about instances: starts, claims, release, block, saved flows (G1-G3, G12)."""
 
-import json
-
 import msgspec
 
 from holdfast.core.admission import ExistingInstance, StartIdentity, StartVerdict, decide_start
@@ -35,6 +33,7 @@ from holdfast.storage.relational.apply.shared_writes import (
 from holdfast.storage.relational.apply.turns import write_turn
 from holdfast.storage.relational.rows import instance_of
 from holdfast.storage.relational.transaction import ConcurrentChange, Transaction
+from holdfast.storage.versions import claim_keys, stored_version
 
 
 def apply_release(transaction: Transaction, release: Release) -> Outcome:
@@ -124,7 +123,7 @@ def _insert_instance(transaction: Transaction, start: Start, large: LargePayload
         transaction.sql.start_instance,
         start.id,
         start.workflow,
-        start.version,
+        stored_version(start.version),
         InstanceState.RUNNING if first else InstanceState.REQUESTED,
         1 if first else 0,
         first.fence if first else 0,
@@ -172,15 +171,13 @@ def _created(start: Start, number: InstanceNumber, large: LargePayload | None, n
 
 
 def apply_claim_instances(transaction: Transaction, claim: ClaimInstances) -> Outcome:
-    workflows = json.dumps(claim.workflows)
+    keys = claim_keys(claim.workflows, claim.versions)
     if claim.blocked:
         rows = transaction.fetch(
-            transaction.sql.claim_blocked, claim.owner, workflows, claim.build, claim.limit, MAX_LOST_OWNERS
+            transaction.sql.claim_blocked, claim.owner, keys, claim.build, claim.limit, MAX_LOST_OWNERS
         )
     else:
-        rows = transaction.fetch(
-            transaction.sql.claim_instances, claim.owner, transaction.now_ms, workflows, claim.limit
-        )
+        rows = transaction.fetch(transaction.sql.claim_instances, claim.owner, transaction.now_ms, keys, claim.limit)
     return ClaimedInstances(instances=[instance_of(row) for row in rows])
 
 

@@ -1,12 +1,11 @@
 """Apply queries: inserted by a client, claimed by one worker, answered once, deleted when read or expired."""
 
-import json
-
 from holdfast.core.queries import MAX_QUERIES
 from holdfast.storage.members.messages import AnswerQuery, AskQuery, ClaimQueries, DeleteQueries, QueryRow, asker_of
 from holdfast.storage.members.outcomes import Applied, ClaimedQueries, Outcome, Rejected
 from holdfast.storage.relational.rows import instance_of
 from holdfast.storage.relational.transaction import Transaction
+from holdfast.storage.versions import claim_keys
 
 
 def apply_ask_query(transaction: Transaction, ask: AskQuery) -> Outcome:
@@ -22,8 +21,8 @@ def apply_ask_query(transaction: Transaction, ask: AskQuery) -> Outcome:
 
 
 def apply_claim_queries(transaction: Transaction, claim: ClaimQueries) -> Outcome:
-    workflows = json.dumps(claim.workflows)
-    rows = transaction.fetch(transaction.sql.claim_queries, claim.owner, transaction.now_ms, workflows, claim.limit)
+    keys = claim_keys(claim.workflows, claim.versions)
+    rows = transaction.fetch(transaction.sql.claim_queries, claim.owner, transaction.now_ms, keys, claim.limit)
     return ClaimedQueries(queries=[QueryRow(*row) for row in rows])
 
 

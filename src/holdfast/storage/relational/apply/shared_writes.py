@@ -36,17 +36,20 @@ def put_in_inbox(
     name: str | None = None,
     *,
     wakes: bool = True,
+    at_ms: int | None = None,
 ) -> None:
     """Add a message to the inbox, stamped now (G10), and make the instance claimable unless `wakes` is False.
 
-    `name` is that of an event, empty for an update, None for any other message.
+    `name` is that of an event, empty for an update, None for any other message. With `at_ms` the turn applies it as of
+    that earlier time (R25).
     """
     now_ms = transaction.now_ms
     payloads: list[LargePayload] = []
     event = offload(event, payloads)
     insert_payloads(transaction, number, payloads)
-    if event.time_ms < now_ms:
-        event = msgspec.structs.replace(event, time_ms=now_ms)
+    applies_at_ms = max(event.time_ms, now_ms) if at_ms is None else at_ms
+    if event.time_ms != applies_at_ms:
+        event = msgspec.structs.replace(event, time_ms=applies_at_ms)
     transaction.update(transaction.sql.insert_message, number, execution, now_ms, encode_event(event), name)
     transaction.wakeups.instances.add(number)
     if wakes:

@@ -27,6 +27,7 @@ from holdfast.storage.relational.apply.shared_writes import (
 )
 from holdfast.storage.relational.apply.streams import enter_with_turn, exit_pending, undo_values
 from holdfast.storage.relational.transaction import Transaction
+from holdfast.storage.versions import stored_version
 
 if TYPE_CHECKING:
     from holdfast.storage.members.attempts import Completion
@@ -60,6 +61,8 @@ def start_next_execution(
         turn.execution,
     )
     require(changed == 1, f"instance {number} was not in execution {turn.execution} any more inside one transaction")
+    if following.is_on_newest:
+        change(transaction.sql.set_version, stored_version(None), number)
     change(transaction.sql.move_inbox, execution, number)
     change(transaction.sql.insert_inbox, number, execution, transaction.now_ms, following.started)
     transaction.wakeups.instances.add(number)
@@ -164,6 +167,8 @@ def _write_effects(
 ) -> tuple[EndedInstance, ...]:
     execution = turn.execution
     change = transaction.update
+    if effects.version is not None:
+        transaction.update(transaction.sql.set_version, stored_version(effects.version), number)
     insert_payloads(transaction, number, effects.payloads)
     for row in effects.consumed:
         require(change(transaction.sql.delete_inbox, row, number) == 1, f"message {row} of instance {number} was gone")

@@ -148,7 +148,7 @@ def apply_worker_heartbeat(transaction: Transaction, beat: Heartbeat, registrati
         lease = (reply.token, reply.deadline_ms, reply.lease_ms)
         if record is None:
             about = (registration.host, registration.queues, registration.build)
-            code = (registration.workflows, registration.activities, registration.abandoned)
+            code = (registration.workflows, registration.activities, registration.abandoned, registration.versions)
             now_ms = transaction.now_ms
             transaction.update(sql.register_worker, beat.key, *lease, *about, now_ms, registration.slots, *code)
         else:

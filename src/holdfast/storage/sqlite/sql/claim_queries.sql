@@ -5,7 +5,10 @@ WHERE id IN (
     SELECT questions.id FROM questions JOIN instances ON instances.number = questions.number
     WHERE questions.taken_by IS NULL AND questions.expires_at_ms > ?2 AND instances.turn > 0
       AND (instances.owner = ?1
-        OR (instances.owner IS NULL AND EXISTS (SELECT 1 FROM json_each(?3) WHERE value = instances.workflow)))
+        OR (instances.owner IS NULL AND EXISTS (
+            SELECT 1 FROM ({claim_keys:?3}) AS keys
+            WHERE keys.workflow = instances.workflow AND keys.version = instances.version
+        )))
     LIMIT ?4
 )
 RETURNING id, number, name, input

@@ -1,0 +1,2 @@
+-- Rows of executions that ended by continue-as-new and are kept no longer (R34).
+DELETE FROM timers WHERE number = ? AND execution < ?
