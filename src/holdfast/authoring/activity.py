@@ -382,6 +382,10 @@ def check_options(function: Callable[..., Any], options: ActivityOptions, *, pro
         )
 
 
+def _kind_of(options: ActivityOptions) -> type[Activity[Any, Any]]:
+    return Activity[Any, Any] if options.stream is None else StreamActivity[Any, Any]
+
+
 class ActivityDecorator(Protocol):
     """The decorator that `activity(...)` with options returns."""
 
@@ -457,8 +461,8 @@ def activity(
     With `external` the function has no body: it declares an activity that an executor outside of Holdfast claims, runs
     and reports, by rows (`activity_events`) or by ``holdfast activity``. `claim_timeout` (300 s) releases a claim that
     is silent before it runs; after `max_claims` claims the activity fails with `hf.ClaimsExhausted`. With the result
-    ``AsyncIterator[T]`` the executor sends values as responses. `on_cancel`: a cancelled body is
-    asked to stop; with "wait" the workflow continues when it has ended, with "abandon" a body that runs is left alone.
+    ``AsyncIterator[T]`` the executor sends values as responses. `on_cancel`: a cancelled body is asked to stop; "wait"
+    waits until it has ended, "abandon" leaves it alone.
     """
     for value, option in ((process, "process"), (resumable, "resumable"), (external, "external")):
         checked_bool(value, option)
@@ -479,10 +483,9 @@ def activity(
 
     def mark(function: Callable[..., Any]) -> Activity[Any, Any]:
         chosen = _options_of(function, options, process=process, resumable=resumable)
-        kind = Activity[Any, Any] if chosen.stream is None else StreamActivity[Any, Any]
         checked = checked_name(function.__name__ if name is None else name, "an activity")
-        prepared_by = checked_prepare(prepare, function, process=process)
-        return kind(function, checked, chosen, process=process, prepare=prepared_by)
+        before = checked_prepare(prepare, function, process=process)
+        return _kind_of(chosen)(function, checked, chosen, process=process, prepare=before)
 
     return mark if fn is None else mark(fn)
 
