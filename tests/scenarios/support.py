@@ -123,7 +123,7 @@ def history_of(path: Path, number: int) -> list[HistoryEvent]:
 
 
 def _is_retried(event: HistoryEvent) -> bool:
-    """Whether it ends an execution that the next one follows (G16)."""
+    """Whether it ends an execution that the next one follows (G18)."""
     return isinstance(event, ExecutionFailed) and event.retry_at_ms is not None
 
 

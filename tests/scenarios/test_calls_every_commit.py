@@ -40,7 +40,7 @@ async def retried() -> str:
     return f"{attempt} {found}"
 
 
-def test_G16_a_crash_at_every_commit_of_retries_changes_nothing() -> None:
+def test_G18_a_crash_at_every_commit_of_retries_changes_nothing() -> None:
     async def scenario() -> None:
         async with hf.testing.Environment(workflows=[retried, listens], activities=[slow]) as env:
             report = await env.crash_at_every_commit(retried)

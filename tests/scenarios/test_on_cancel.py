@@ -1,4 +1,4 @@
-"""The end of a cancelled call (A11), and the verdicts on messages that workflow code sends (G17)."""
+"""The end of a cancelled call (A14), and the verdicts on messages that workflow code sends (G19)."""
 
 import asyncio
 from pathlib import Path
@@ -115,7 +115,7 @@ async def cancels_silently(target: str) -> str:
 
 @CACHES
 @pytest.mark.parametrize("end", ["stops", "raises", "returns"])
-def test_A11_a_call_waits_until_its_body_has_ended(tmp_path: Path, end: str, cache_size: int) -> None:
+def test_A14_a_call_waits_until_its_body_has_ended(tmp_path: Path, end: str, cache_size: int) -> None:
     async def scenario() -> None:
         reset()
         async with engine_of(tmp_path / "shop.db", calls, slow, note, cache_size=cache_size) as engine:
@@ -131,7 +131,7 @@ def test_A11_a_call_waits_until_its_body_has_ended(tmp_path: Path, end: str, cac
 
 
 @CACHES
-def test_A11_by_default_the_code_does_not_wait(tmp_path: Path, cache_size: int) -> None:
+def test_A14_by_default_the_code_does_not_wait(tmp_path: Path, cache_size: int) -> None:
     async def scenario() -> None:
         reset()
         async with engine_of(tmp_path / "shop.db", calls, slow, note, cache_size=cache_size) as engine:
@@ -146,7 +146,7 @@ def test_A11_by_default_the_code_does_not_wait(tmp_path: Path, cache_size: int) 
 
 
 @pytest.mark.parametrize("how", ["by its code", "by the end of the workflow", "by a termination"])
-def test_A11_an_abandoned_body_runs_on_and_its_result_is_dropped(tmp_path: Path, how: str) -> None:
+def test_A14_an_abandoned_body_runs_on_and_its_result_is_dropped(tmp_path: Path, how: str) -> None:
     async def scenario() -> None:
         reset()
         async with engine_of(tmp_path / "shop.db", calls, only_calls, slow, note) as engine:
@@ -174,7 +174,7 @@ def test_A11_an_abandoned_body_runs_on_and_its_result_is_dropped(tmp_path: Path,
     together(scenario())
 
 
-def test_A11_a_request_from_outside_stops_an_abandoned_body(tmp_path: Path) -> None:
+def test_A14_a_request_from_outside_stops_an_abandoned_body(tmp_path: Path) -> None:
     async def scenario() -> None:
         reset()
         async with engine_of(tmp_path / "shop.db", only_calls, slow) as engine:
@@ -188,7 +188,7 @@ def test_A11_a_request_from_outside_stops_an_abandoned_body(tmp_path: Path) -> N
     together(scenario())
 
 
-def test_A11_a_call_whose_body_has_not_begun_ends_at_once(tmp_path: Path) -> None:
+def test_A14_a_call_whose_body_has_not_begun_ends_at_once(tmp_path: Path) -> None:
     async def scenario() -> None:
         reset()
         async with engine_of(tmp_path / "shop.db", cancels_unclaimed, slow) as engine:
@@ -199,7 +199,7 @@ def test_A11_a_call_whose_body_has_not_begun_ends_at_once(tmp_path: Path) -> Non
     together(scenario())
 
 
-def test_A11_a_workflow_that_is_cancelled_ends_when_the_body_has_ended(tmp_path: Path) -> None:
+def test_A14_a_workflow_that_is_cancelled_ends_when_the_body_has_ended(tmp_path: Path) -> None:
     async def scenario() -> None:
         reset()
         async with engine_of(tmp_path / "shop.db", only_calls, slow) as engine:
@@ -219,7 +219,7 @@ def test_A11_a_workflow_that_is_cancelled_ends_when_the_body_has_ended(tmp_path:
 
 @CACHES
 @pytest.mark.parametrize("late", [False, True])
-def test_G17_an_awaited_event_reports_whether_it_was_taken(tmp_path: Path, late: bool, cache_size: int) -> None:
+def test_G19_an_awaited_event_reports_whether_it_was_taken(tmp_path: Path, late: bool, cache_size: int) -> None:
     async def scenario() -> None:
         async with engine_of(tmp_path / "shop.db", tells, listens, cache_size=cache_size) as engine:
             target = await engine.start(listens, id="there")
@@ -239,7 +239,7 @@ def test_G17_an_awaited_event_reports_whether_it_was_taken(tmp_path: Path, late:
 
 @CACHES
 @pytest.mark.parametrize("late", [False, True])
-def test_G17_a_workflow_cancels_another_one(tmp_path: Path, late: bool, cache_size: int) -> None:
+def test_G19_a_workflow_cancels_another_one(tmp_path: Path, late: bool, cache_size: int) -> None:
     async def scenario() -> None:
         async with engine_of(tmp_path / "shop.db", cancels, cancels_silently, listens, cache_size=cache_size) as engine:
             target = await engine.start(listens, id="there")

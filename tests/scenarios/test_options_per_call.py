@@ -1,4 +1,4 @@
-"""Options per call: those of an activity for some of its calls (A12), and those of the start of a child (G3)."""
+"""Options per call: those of an activity for some of its calls (A15), and those of the start of a child (G3)."""
 
 import os
 import sys
@@ -96,7 +96,7 @@ async def calls(name: str, chosen: str) -> str:
     return await item.with_options(id="the-item", policy="reuse").with_options(id=chosen, deadline=60)(name)
 
 
-def test_A12_a_call_has_the_options_that_it_names_and_those_of_its_activity(tmp_path: Path) -> None:
+def test_A15_a_call_has_the_options_that_it_names_and_those_of_its_activity(tmp_path: Path) -> None:
     async def scenario() -> None:
         bodies.clear()
         engine = engine_of(tmp_path / "shop.db", by_options, charge, queues=["default", "payments"])
@@ -111,7 +111,7 @@ def test_A12_a_call_has_the_options_that_it_names_and_those_of_its_activity(tmp_
     together(scenario())
 
 
-def test_A12_a_call_of_a_queue_that_nobody_serves_waits(tmp_path: Path) -> None:
+def test_A15_a_call_of_a_queue_that_nobody_serves_waits(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with engine_of(tmp_path / "shop.db", by_options, charge) as engine:
             handle = await engine.start(by_options, "visa", id="a")
@@ -123,7 +123,7 @@ def test_A12_a_call_of_a_queue_that_nobody_serves_waits(tmp_path: Path) -> None:
     together(scenario())
 
 
-def test_A12_a_call_decides_whether_its_body_runs_in_a_process(tmp_path: Path) -> None:
+def test_A15_a_call_decides_whether_its_body_runs_in_a_process(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with engine_of(tmp_path / "shop.db", in_processes, process_of, process_of_another) as engine:
             inside, outside = await engine.run(in_processes, id="a")
@@ -133,7 +133,7 @@ def test_A12_a_call_decides_whether_its_body_runs_in_a_process(tmp_path: Path) -
     together(scenario())
 
 
-def test_A12_a_generator_and_an_external_activity_take_options(tmp_path: Path) -> None:
+def test_A15_a_generator_and_an_external_activity_take_options(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with engine_of(tmp_path / "shop.db", counts, count_up, signs, sign) as engine:
             assert await engine.run(counts, id="a") == [0, 1, 2]
@@ -144,7 +144,7 @@ def test_A12_a_generator_and_an_external_activity_take_options(tmp_path: Path) -
     together(scenario())
 
 
-def test_A12_a_call_outside_of_a_workflow_runs_the_body() -> None:
+def test_A15_a_call_outside_of_a_workflow_runs_the_body() -> None:
     async def scenario() -> None:
         assert await process_of.with_options(process=True)() == os.getpid()
         assert [number async for number in count_up.with_options(queue="slow")(2)] == [0, 1]
@@ -153,7 +153,7 @@ def test_A12_a_call_outside_of_a_workflow_runs_the_body() -> None:
     together(scenario())
 
 
-def test_A12_options_of_options_are_merged() -> None:
+def test_A15_options_of_options_are_merged() -> None:
     merged = charge.with_options(queue="a", max_losses=1).with_options(queue="b")
     assert merged.options == ActivityOptions(queue="b", max_losses=1, retry=charge.options.retry)
     assert charge.options.queue == "default"
@@ -179,12 +179,12 @@ def test_A12_options_of_options_are_merged() -> None:
         (item, {"policy": "reuse"}, "give id="),
     ],
 )
-def test_A12_wrong_options_are_refused_where_they_are_given(activity: Any, options: Any, message: str) -> None:
+def test_A15_wrong_options_are_refused_where_they_are_given(activity: Any, options: Any, message: str) -> None:
     with pytest.raises(InvalidOption, match=message):
         activity.with_options(**options)
 
 
-def test_A12_a_module_may_hold_calls_with_options() -> None:
+def test_A15_a_module_may_hold_calls_with_options() -> None:
     """They are no definitions: a worker registers the activity once."""
     assert "charge" in Registry(modules=[sys.modules[__name__]]).activities
 

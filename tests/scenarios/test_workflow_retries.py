@@ -1,4 +1,4 @@
-"""Retries that the body chooses (G13), and retries of whole executions (G16)."""
+"""Retries that the body chooses (G13), and retries of whole executions (G18)."""
 
 from datetime import timedelta
 from pathlib import Path
@@ -171,7 +171,7 @@ def test_G13_a_delay_is_bounded(delay: Any) -> None:
 
 @pytest.mark.parametrize("cache_size", [1_000, 0])
 @pytest.mark.parametrize("kind", ["value", "asks"])
-def test_G16_a_failed_execution_is_followed_by_the_next_with_the_same_input(
+def test_G18_a_failed_execution_is_followed_by_the_next_with_the_same_input(
     tmp_path: Path, kind: str, cache_size: int
 ) -> None:
     async def scenario() -> None:
@@ -186,7 +186,7 @@ def test_G16_a_failed_execution_is_followed_by_the_next_with_the_same_input(
 
 
 @pytest.mark.parametrize(("kind", "attempts"), [("value", 3), ("declined", 1), ("named", 1)])
-def test_G16_the_policy_decides_which_failure_is_the_last(tmp_path: Path, kind: str, attempts: int) -> None:
+def test_G18_the_policy_decides_which_failure_is_the_last(tmp_path: Path, kind: str, attempts: int) -> None:
     async def scenario() -> None:
         async with engine_of(tmp_path / "shop.db", flaky) as engine:
             with pytest.raises(hf.WorkflowFailed):
@@ -197,7 +197,7 @@ def test_G16_the_policy_decides_which_failure_is_the_last(tmp_path: Path, kind: 
     together(scenario())
 
 
-def test_G16_a_parent_waits_for_the_last_execution_of_its_child(tmp_path: Path) -> None:
+def test_G18_a_parent_waits_for_the_last_execution_of_its_child(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with engine_of(tmp_path / "shop.db", parent, flaky) as engine:
             assert await engine.run(parent, id="a") == [3, 3, 3]
@@ -206,7 +206,7 @@ def test_G16_a_parent_waits_for_the_last_execution_of_its_child(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("ends", ["cancel", "terminate", "deadline"])
-def test_G16_an_instance_that_waits_for_its_retry_can_be_ended(tmp_path: Path, ends: str) -> None:
+def test_G18_an_instance_that_waits_for_its_retry_can_be_ended(tmp_path: Path, ends: str) -> None:
     async def scenario() -> None:
         async with engine_of(tmp_path / "shop.db", flaky) as engine:
             handle = await engine.start(flaky, "slow", 9, id="a", deadline=1.0 if ends == "deadline" else None)
@@ -225,7 +225,7 @@ def test_G16_an_instance_that_waits_for_its_retry_can_be_ended(tmp_path: Path, e
     together(scenario())
 
 
-def test_G16_a_delay_goes_on_in_another_process(tmp_path: Path) -> None:
+def test_G18_a_delay_goes_on_in_another_process(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with engine_of(tmp_path / "shop.db", flaky) as engine:
             await engine.start(flaky, "slow", 9, id="a")
@@ -240,7 +240,7 @@ def test_G16_a_delay_goes_on_in_another_process(tmp_path: Path) -> None:
     together(scenario())
 
 
-def test_G16_events_that_the_failed_execution_did_not_take_go_to_the_next(tmp_path: Path) -> None:
+def test_G18_events_that_the_failed_execution_did_not_take_go_to_the_next(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with engine_of(tmp_path / "shop.db", waits_first) as engine:
             handle = await engine.start(waits_first, id="a")
@@ -251,7 +251,7 @@ def test_G16_events_that_the_failed_execution_did_not_take_go_to_the_next(tmp_pa
     together(scenario())
 
 
-def test_G16_the_children_of_a_failed_execution_end_by_their_policy(tmp_path: Path) -> None:
+def test_G18_the_children_of_a_failed_execution_end_by_their_policy(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with engine_of(tmp_path / "shop.db", has_children, waits) as engine:
             assert await engine.run(has_children, id="a") == "done"
@@ -263,7 +263,7 @@ def test_G16_the_children_of_a_failed_execution_end_by_their_policy(tmp_path: Pa
     together(scenario())
 
 
-def test_G16_a_history_says_why_the_next_execution_began(tmp_path: Path) -> None:
+def test_G18_a_history_says_why_the_next_execution_began(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with engine_of(tmp_path / "shop.db", flaky) as engine:
             await engine.run(flaky, "value", 2, id="a")
@@ -277,7 +277,7 @@ def test_G16_a_history_says_why_the_next_execution_began(tmp_path: Path) -> None
     together(scenario())
 
 
-def test_G16_a_wrong_policy_is_refused() -> None:
+def test_G18_a_wrong_policy_is_refused() -> None:
     with pytest.raises(InvalidOption, match=r"retry takes hf\.Retry"):
         hf.workflow(retry=3)  # type: ignore[call-overload]
 
@@ -290,7 +290,7 @@ async def fails_when_cancelled() -> None:
         raise ValueError("the clean-up failed") from error
 
 
-def test_G16_a_failure_after_a_cancel_is_not_retried(tmp_path: Path) -> None:
+def test_G18_a_failure_after_a_cancel_is_not_retried(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with engine_of(tmp_path / "shop.db", fails_when_cancelled) as engine:
             handle = await engine.start(fails_when_cancelled, id="a")

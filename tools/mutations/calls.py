@@ -12,7 +12,7 @@ INFORMATION: Final = "tests/scenarios/test_information.py"
 CALLS: Final = (
     in_python(
         "a call does not decide where its body runs",
-        "A12",
+        "A15",
         "runtime/attempts/running_attempt",
         "return activity.process if chosen is UNSET or activity.is_stand_in else chosen",
         "return activity.process",
@@ -20,7 +20,7 @@ CALLS: Final = (
     ),
     in_python(
         "options of a call are not checked against its activity",
-        "A12",
+        "A15",
         "authoring/activity",
         "        check_options(self.fn, options, process=in_process)\n        return options",
         "        return options",
@@ -44,7 +44,7 @@ CALLS: Final = (
     ),
     in_python(
         "a cancelled call does not wait for its body",
-        "A11",
+        "A14",
         "replay/activities",
         "            if number in self._waits:",
         "            if number in self._waits and False:",
@@ -52,7 +52,7 @@ CALLS: Final = (
     ),
     in_python(
         "an abandoned body is asked to stop",
-        "A11",
+        "A14",
         "runtime/attempts/runner",
         "if is_abandoned and requested_at_ms is None:",
         "if False:",
@@ -60,7 +60,7 @@ CALLS: Final = (
     ),
     in_python(
         "a request from outside does not stop an abandoned body",
-        "A11",
+        "A14",
         "runtime/attempts/runner",
         "if is_abandoned and requested_at_ms is None:",
         "if is_abandoned:",
@@ -68,7 +68,7 @@ CALLS: Final = (
     ),
     in_python(
         "a cancelled execution is retried",
-        "G16",
+        "G18",
         "replay/run",
         "if policy is None or self._cancel_reason is not None:",
         "if policy is None:",
@@ -76,7 +76,7 @@ CALLS: Final = (
     ),
     in_python(
         "a retried execution begins at once",
-        "G16",
+        "G18",
         "replay/run",
         "if started.begins_at_ms > started.time_ms:",
         "if False:",
@@ -84,7 +84,7 @@ CALLS: Final = (
     ),
     in_python(
         "a failed execution takes events that are for its retry",
-        "G16",
+        "G18",
         "replay/run",
         "find_continuation(error) is not None or self._retry_of(error) is not None",
         "find_continuation(error) is not None",
@@ -92,7 +92,7 @@ CALLS: Final = (
     ),
     in_python(
         "a late wait for a verdict does not send the message again",
-        "G17",
+        "G19",
         "replay/events",
         "        if not is_late:\n            sending.remove(sent)\n        sending.append(",
         "        if not is_late:\n            sending.remove(sent)\n            sending.append(",

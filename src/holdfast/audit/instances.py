@@ -138,7 +138,7 @@ def check_instance(
 
 
 def _has_successor(terminal: Terminal | None) -> bool:
-    """Whether the end of an execution says that another one follows (G4, G16)."""
+    """Whether the end of an execution says that another one follows (G4, G18)."""
     is_retried = isinstance(terminal, ev.ExecutionFailed) and terminal.retry_at_ms is not None
     return is_retried or isinstance(terminal, ev.ContinuedAsNew)
 

@@ -216,7 +216,7 @@ class StreamActivity(Activity[P, AsyncIterator[T]], Generic[P, T]):
 
 
 class ActivityCall(Generic[P, R]):
-    """An activity with options of its own for its calls, made by `with_options` (A12). It is called as the activity is.
+    """An activity with options of its own for its calls, made by `with_options` (A15). It is called as the activity is.
 
     It is no definition: the activity is what a worker registers, and a module may hold any number of these.
     """

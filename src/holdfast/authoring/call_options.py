@@ -1,4 +1,4 @@
-"""Options per call: ``charge.with_options(queue="gpu", retry=hf.Retry(attempts=1))(order)`` (A12).
+"""Options per call: ``charge.with_options(queue="gpu", retry=hf.Retry(attempts=1))(order)`` (A15).
 
 The options of a call are those of its activity, changed by the given ones, checked and encoded once. An option that
 belongs to the code of the activity (its name, its function of `prepare=`, whether it has a body here) cannot vary by

@@ -141,7 +141,7 @@ class ExternalOptions(msgspec.Struct, frozen=True):
 
 
 class OnCancel(StrEnum):
-    """A11: what happens to an activity whose call is cancelled in workflow code."""
+    """A14: what happens to an activity whose call is cancelled in workflow code."""
 
     REQUEST = "request"
     """The body is asked to stop, and the code continues at once."""

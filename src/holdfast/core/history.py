@@ -82,7 +82,7 @@ class Started(HistoryEventBase, frozen=True, tag="started"):
     attributes: dict[str, StoredAttribute] | None = None
     """The attributes with which it begins: those of the start, or of the execution before this one (F2)."""
     attempt: int = 1
-    """With a retry policy: how many executions have had this input, in a row, with this one (G16)."""
+    """With a retry policy: how many executions have had this input, in a row, with this one (G18)."""
     root: str = ""
     """The id of the topmost ancestor; empty without a parent, and in executions that older releases started."""
     begins_at_ms: int = 0
@@ -222,7 +222,7 @@ class ChildStopped(HistoryEventBase, frozen=True, tag="child_stopped"):
 
 
 class SendJudged(HistoryEventBase, frozen=True, tag="send_judged"):
-    """The verdict on an event or a cancel that the code sent: the name of an `EventVerdict` (G17)."""
+    """The verdict on an event or a cancel that the code sent: the name of an `EventVerdict` (G19)."""
 
     time_ms: int
     number: int
@@ -265,7 +265,7 @@ class ActivityScheduled(HistoryEventBase, frozen=True, tag="activity_scheduled")
     stream: str = ""
     """Of a node of a flow whose activity yields values: one of `STREAM_RESTARTS` and `STREAM_RESUMES` (K10)."""
     waits: bool = False
-    """Of code: a cancelled call waits for the end of the attempt (A11). A replay does what is recorded."""
+    """Of code: a cancelled call waits for the end of the attempt (A14). A replay does what is recorded."""
 
     def describe(self) -> str:
         return f"a call of activity {self.name!r} (number {self.activity})"
@@ -362,7 +362,7 @@ class ExecutionFailed(HistoryEventBase, frozen=True, tag="workflow_failed"):
 
     failure: Payload
     retry_at_ms: int | None = None
-    """The next execution, with the same input, begins then (G16). None: the instance fails."""
+    """The next execution, with the same input, begins then (G18). None: the instance fails."""
 
     def describe(self) -> str:
         if self.failure.reference:

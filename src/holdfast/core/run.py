@@ -127,7 +127,7 @@ class QueryAnswer(NamedTuple):
 
 
 class NextAttempt(NamedTuple):
-    """The execution that follows a failed one (G16)."""
+    """The execution that follows a failed one (G18)."""
 
     input: bytes
     attempt: int

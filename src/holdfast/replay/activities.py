@@ -42,7 +42,7 @@ class Activities:
         self.waiting: dict[int, tuple[asyncio.Future[Any], Signature]] = {}
         """The futures of calls that have no result yet, by number."""
         self._waits: set[int] = set()
-        """Calls that wait for the end of their attempt when they are cancelled (A11)."""
+        """Calls that wait for the end of their attempt when they are cancelled (A14)."""
         self.recorded_waits: frozenset[int] = frozenset()
         """In a replay: those of them in the history. A deploy that changes the option keeps them."""
 

@@ -4,7 +4,7 @@ The call raises `ContinueAsNew`, which derives from BaseException so that an ord
 swallow it. ``finally`` blocks run, remaining tasks are cancelled as at any end (G14), and then the run reads it from
 the main task.
 
-A workflow with a retry policy continues in the same way when its code fails (G16). The decision depends on the recorded
+A workflow with a retry policy continues in the same way when its code fails (G18). The decision depends on the recorded
 start and the error only, so that a replay makes it again.
 """
 

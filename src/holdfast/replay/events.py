@@ -175,7 +175,7 @@ class EventWaits:
 
 
 class SentMessage:
-    """An event or a cancel that the code sent. Awaited once or more, it raises if the target did not take it (G17)."""
+    """An event or a cancel that the code sent. Awaited once or more, it raises if the target did not take it (G19)."""
 
     __slots__ = ("_events", "_inputs", "_sent", "_verdict")
 

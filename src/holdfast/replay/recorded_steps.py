@@ -13,7 +13,7 @@ def side_effects_in(recorded: Iterable[HistoryEvent]) -> dict[int, Payload]:
 
 
 def waits_in(recorded: Iterable[HistoryEvent]) -> frozenset[int]:
-    """The activities whose cancelled call waits until the body has ended (A11)."""
+    """The activities whose cancelled call waits until the body has ended (A14)."""
     return frozenset(event.activity for event in recorded if isinstance(event, ev.ActivityScheduled) and event.waits)
 
 

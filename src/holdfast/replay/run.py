@@ -146,7 +146,7 @@ class WorkflowRun:
         self.trace = ""
         self.began_at_ms = 0
         self.attempt = 1
-        """With a retry policy: how many executions have had this input, in a row (G16)."""
+        """With a retry policy: how many executions have had this input, in a row (G18)."""
         self._input = NO_INPUT
         self._code = code
         self._new_deadline = new_deadline
@@ -610,7 +610,7 @@ class WorkflowRun:
         self._end(ev.ExecutionFailed(failure=Payload(msgspec.Raw(_encode(failure))), retry_at_ms=retry_at_ms))
 
     def _retry_of(self, error: BaseException) -> RetryLater | None:
-        """The retry of this execution, by the policy of the workflow (G16). A cancelled one is not retried."""
+        """The retry of this execution, by the policy of the workflow (G18). A cancelled one is not retried."""
         policy = self._code.retry
         if policy is None or self._cancel_reason is not None:
             return None

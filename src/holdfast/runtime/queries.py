@@ -217,7 +217,7 @@ class Queries:
 
 
 def _is_continued(output: TurnOutput) -> bool:
-    """Whether the next execution follows (G4, G16): it answers."""
+    """Whether the next execution follows (G4, G18): it answers."""
     return isinstance(output.outcome, ContinuedAsNew) or (
         output.effects is not None and output.effects.next_attempt is not None
     )

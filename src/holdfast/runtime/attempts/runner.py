@@ -130,7 +130,7 @@ class AttemptRunner:
     # ------------------------------------------------------------ asking bodies to stop
 
     def cancel_activities(self, number: int, execution: int, activities: set[int], *, is_awaited: bool = False) -> None:
-        """Ask the bodies of these activities to stop. `is_awaited`: the workflow waits for their ends (A11)."""
+        """Ask the bodies of these activities to stop. `is_awaited`: the workflow waits for their ends (A14)."""
         requested_at_ms = self._now_ms() if is_awaited else None
         for key, running in self.running.items():
             if key.number == number and key.execution == execution and key.activity in activities:
@@ -155,7 +155,7 @@ class AttemptRunner:
         running.attempt = msgspec.structs.replace(attempt, state=state, cancel_requested_at_ms=requested_at_ms)
         is_abandoned = decode_options(attempt.options).on_cancel is OnCancel.ABANDON and not is_preparing(running)
         if is_abandoned and requested_at_ms is None:
-            return  # A11: the body runs on, and nothing waits for its end
+            return  # A14: the body runs on, and nothing waits for its end
         self._ask_to_stop(running, StopReason.CANCELLED)
 
     def stop_rejected(self, key: AttemptKey, outcome: Rejected) -> None:

@@ -380,7 +380,7 @@ def _ending(
     retry: NextAttempt | None,
     payloads: list[LargePayload],
 ) -> tuple[InstanceEnd | None, NextExecution | None]:
-    """The end of the instance, or of this execution only (G4, G16)."""
+    """The end of the instance, or of this execution only (G4, G18)."""
     if isinstance(outcome, ContinuedAsNew):
         return None, next_execution(live, bytes(outcome.input.data), payloads, on_newest=outcome.on_newest)
     if retry is not None:

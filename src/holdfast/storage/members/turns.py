@@ -119,7 +119,7 @@ class TurnEffects(Record, frozen=True):
     abandoned: tuple[int, ...] = ()
     """Activities that the code no longer waits for."""
     activities_asked: tuple[int, ...] = ()
-    """Activities that the code cancels and waits for (A11)."""
+    """Activities that the code cancels and waits for (A14)."""
     timers_started: tuple[TimerRow, ...] = ()
     timers_ended: tuple[int, ...] = ()
     payloads: tuple[LargePayload, ...] = ()
