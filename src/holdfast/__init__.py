@@ -36,9 +36,18 @@ if TYPE_CHECKING:
     from holdfast.authoring.attributes import attributes
     from holdfast.authoring.children import ChildHandle, start
     from holdfast.authoring.events import Event, cancel, event, events, raise_event
-    from holdfast.authoring.handlers import Query, Update, on_query, on_update, updates_finished
+    from holdfast.authoring.handlers import (
+        Query,
+        Update,
+        UpdateInfo,
+        all_handlers_finished,
+        on_query,
+        on_update,
+        update_info,
+    )
     from holdfast.authoring.launcher import Launcher, LaunchTask
     from holdfast.authoring.log import log
+    from holdfast.authoring.provided import context
     from holdfast.authoring.retention import Retention
     from holdfast.authoring.retry import Retry
     from holdfast.authoring.state import set_status, state, wait_until
@@ -58,6 +67,7 @@ if TYPE_CHECKING:
     from holdfast.client.command_launcher import CommandLauncher
     from holdfast.client.engine import Engine
     from holdfast.client.handle import Handle
+    from holdfast.client.update_handle import UpdateHandle
     from holdfast.client.views.history import Change
     from holdfast.client.worker import Worker
     from holdfast.errors import (
@@ -139,6 +149,8 @@ __all__ = [
     "StreamRestarted",
     "Update",
     "UpdateFailed",
+    "UpdateHandle",
+    "UpdateInfo",
     "UpdateRejected",
     "Worker",
     "WorkerLost",
@@ -151,10 +163,12 @@ __all__ = [
     "__version__",
     "activity",
     "activity_info",
+    "all_handlers_finished",
     "attributes",
     "backup",
     "cancel",
     "connect",
+    "context",
     "continue_as_new",
     "errors",
     "event",
@@ -174,7 +188,7 @@ __all__ = [
     "start",
     "state",
     "testing",
-    "updates_finished",
+    "update_info",
     "uuid4",
     "wait_until",
     "workflow",
@@ -195,9 +209,18 @@ _NAMES = {
     "authoring.attributes": ("attributes",),
     "authoring.children": ("ChildHandle", "start"),
     "authoring.events": ("Event", "cancel", "event", "events", "raise_event"),
-    "authoring.handlers": ("Query", "Update", "on_query", "on_update", "updates_finished"),
+    "authoring.handlers": (
+        "Query",
+        "Update",
+        "UpdateInfo",
+        "all_handlers_finished",
+        "on_query",
+        "on_update",
+        "update_info",
+    ),
     "authoring.launcher": ("LaunchTask", "Launcher"),
     "authoring.log": ("log",),
+    "authoring.provided": ("context",),
     "authoring.retention": ("Retention",),
     "authoring.retry": ("Retry",),
     "authoring.state": ("set_status", "state", "wait_until"),
@@ -216,6 +239,7 @@ _NAMES = {
     "client.command_launcher": ("CommandLauncher",),
     "client.engine": ("Engine",),
     "client.handle": ("Handle",),
+    "client.update_handle": ("UpdateHandle",),
     "client.views.history": ("Change",),
     "client.worker": ("Worker",),
     "errors": (
@@ -285,6 +309,9 @@ _MOVED = frozenset(
 )
 """Errors that this module exported before; they are in `holdfast.errors` only from the next release on."""
 
+_RENAMED = {"updates_finished": "all_handlers_finished"}
+"""Former names, which work in this release only."""
+
 
 if not TYPE_CHECKING:  # a type checker must still report a misspelled name
 
@@ -298,6 +325,11 @@ if not TYPE_CHECKING:  # a type checker must still report a misspelled name
 
             warn(f"holdfast.{name} has moved: use holdfast.errors.{name}", DeprecationWarning, stacklevel=2)
             return getattr(import_module("holdfast.errors"), name)
+        if name in _RENAMED:
+            from warnings import warn  # noqa: PLC0415 - see TYPE_CHECKING
+
+            warn(f"holdfast.{name} is called holdfast.{_RENAMED[name]}", DeprecationWarning, stacklevel=2)
+            return __getattr__(_RENAMED[name])
         package = next((module.partition(".")[0] for module, names in _NAMES.items() if name in names), None)
         if package is None:
             raise AttributeError(f"module 'holdfast' has no attribute {name!r}")

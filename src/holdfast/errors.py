@@ -215,6 +215,10 @@ class HistoryMismatch(WorkflowCodeError):
     """The code does not repeat the steps in its history (G12). The message shows the first difference."""
 
 
+class ContextFailed(HoldfastError):
+    """The `context=` of a worker raised before it had made a context. The worker does not start."""
+
+
 class InvalidOption(HoldfastError):
     """An option with an invalid value."""
 
@@ -357,6 +361,10 @@ class UpdateRejected(HoldfastError):
 
 class UpdateConflict(HoldfastError):
     """The id of an update belongs to an update with another name or other arguments. Nothing was changed."""
+
+
+class UpdateNotFound(HoldfastError):
+    """No update of the instance has the id. Rejected updates are kept for ten minutes."""
 
 
 class UnknownUpdate(UpdateRejected):

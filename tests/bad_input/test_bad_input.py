@@ -467,7 +467,7 @@ def test_arguments_by_keyword_are_refused_with_the_way_to_bind_them() -> None:
             call = engine.start
             with pytest.raises(
                 hf.errors.UsageError,
-                match=r"takes id, policy, event, deadline, start_at, trace and attributes by keyword, not polcy;",
+                match=r"takes id, policy, event, .*, attributes, update and update_id by keyword, not polcy;",
             ):
                 await call(counts, 1, polcy="reuse")
             assert await engine.list() == []
@@ -482,7 +482,6 @@ class Shop:
 
 
 REMEDIES: dict[str, tuple[Any, str]] = {
-    "bound method": (Shop().pack, r"Shop\.pack is a method of an object.*function at module level.*calls pack"),
     "partial": (
         functools.partial(echo.fn, 1),
         r"partial of echo.*write a function that calls echo with these arguments",
@@ -491,6 +490,14 @@ REMEDIES: dict[str, tuple[Any, str]] = {
     "builtin": (print, r"print is not a function written with def; write a function that calls print"),
     "number": (7, r"7 is not a function; write one"),
 }
+
+
+def test_a_method_of_an_object_that_is_not_marked_in_its_class_is_refused() -> None:
+    remedy = r"Shop\.pack is a method of an object; mark it in its class with @hf\.activity.*or write a function"
+    with pytest.raises(hf.errors.InvalidOption, match=remedy):
+        hf.activity(Shop().pack)
+    with pytest.raises(hf.errors.UsageError, match=remedy):
+        hf.Engine(":memory:", activities=[Shop().pack])
 
 
 @pytest.mark.parametrize("name", REMEDIES)

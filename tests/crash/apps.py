@@ -227,7 +227,7 @@ async def updating() -> list[int]:
             raise ValueError("too small")
 
     await hf.wait_until(lambda: len(found) == len(SENT))
-    await hf.wait_until(hf.updates_finished)
+    await hf.wait_until(hf.all_handlers_finished)
     return sorted(found)
 
 
@@ -241,6 +241,32 @@ async def send(handle: hf.Handle[object]) -> None:
     with contextlib.suppress(hf.UpdateRejected, hf.InstanceClosed):
         await handle.update("add", -1, id="no")
         raise AssertionError("it was accepted")
+
+
+@hf.workflow
+async def accepting() -> list[int]:
+    """Its start brings the first update; the sender of the others goes on when they are accepted (G17)."""
+    found: list[int] = []
+
+    @hf.on_update
+    async def add(number: int) -> int:
+        found.append(await step(number))
+        await asyncio.sleep(0.001)
+        return number
+
+    await hf.wait_until(lambda: len(found) == len(SENT))
+    await hf.wait_until(hf.all_handlers_finished)
+    return sorted(found)
+
+
+async def accept(engine: hf.Engine) -> None:
+    """Start the workflow with an update and send the others. A sender that was killed does the same again."""
+    first, *others = SENT
+    handle = await engine.start(accepting, id="it", update=("add", (first,)), update_id=f"add {first}")
+    assert handle.sent_update is not None
+    sent = [handle.sent_update, *[await handle.start_update("add", each, id=f"add {each}") for each in others]]
+    assert [await each.result() for each in sent] == list(SENT)
+    assert [await engine.get_update("it", f"add {each}").result() for each in SENT] == list(SENT)
 
 
 @hf.workflow
@@ -333,6 +359,7 @@ EXPECTED = {
     "talking": [1, 0, 10, 20, 1, 2],
     "overdue": [1, 2, 3, 4],
     "updating": [5, 6, 7],
+    "accepting": [5, 6, 7],
     "patching": [106, 116, 151],
     "family": [23, 43, "no room after 91", "tidy was cancelled: enough"],
 }
@@ -374,6 +401,7 @@ async def finish(store: str, workflow: str, hook: KillAt | None) -> object:
         talking,
         overdue,
         updating,
+        accepting,
         patching,
     ]
     workflows += [family, packs, stumbles, tidies]
@@ -389,6 +417,8 @@ async def finish(store: str, workflow: str, hook: KillAt | None) -> object:
                 await engine.get("it").raise_event("deployed", id="once")
         if workflow == updating.name:
             await send(await engine.start(workflow, id="it"))
+        if workflow == accepting.name:
+            await accept(engine)
         return await engine.run(workflow, id="it")
 
 

@@ -79,7 +79,7 @@ async def waits_for_handlers() -> str:
         return await double(await double(1))
 
     await hf.wait_until(lambda: wanted)
-    await hf.wait_until(hf.updates_finished)
+    await hf.wait_until(hf.all_handlers_finished)
     return "all done"
 
 

@@ -5,13 +5,15 @@ needed, and `test_typing.py` checks that pyright complains about exactly the mar
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, ParamSpec, TypeVar, assert_type
 from uuid import UUID
 
 import holdfast as hf
+from holdfast.testing import ActivityRun, run_activity
 
 
 @dataclass
@@ -38,6 +40,60 @@ async def write_story(topic: str) -> AsyncIterator[str]:
 @hf.activity(resumable=True)
 def count_up(count: int) -> Iterator[int]:
     yield from range(count)
+
+
+class Mail:
+    @hf.activity
+    async def send(self, to: str, copies: int = 1) -> str:
+        return to * copies
+
+    @hf.activity(queue="slow")
+    def count(self) -> int:
+        return 1
+
+    @hf.activity
+    async def parts(self, upto: int) -> AsyncIterator[str]:
+        yield "x" * upto
+
+    @staticmethod
+    @hf.activity
+    async def double(number: int) -> int:
+        return 2 * number
+
+
+@hf.workflow
+async def campaign(mail: Mail) -> None:
+    assert_type(await Mail.send("a", copies=2), str)
+    assert_type(await mail.send("a"), str)
+    assert_type(await Mail.count(), int)
+    assert_type(await mail.count(), int)
+    assert_type(await Mail.double(1), int)
+    async for part in Mail.parts(2):
+        assert_type(part, str)
+    await Mail.send(1)  # type: ignore[arg-type]
+    await mail.send("a", copies="b")  # type: ignore[arg-type]
+    await Mail.count(1)  # type: ignore[call-arg]
+    assert_type(hf.context(Mail), Mail)
+    assert_type(hf.context(), Any)
+
+
+async def alone() -> None:
+    assert_type(await run_activity(charge, "a", 2, cancel_after=3), ActivityRun[str])
+    assert_type((await run_activity(write_story, "a")).result, list[str])
+    assert_type((await run_activity(Mail().send, "a", heartbeat_details=3)).heartbeats, tuple[Any, ...])
+    assert_type(await run_activity(count, "a"), ActivityRun[int])
+    await run_activity(charge, 1)  # type: ignore[arg-type]
+
+
+@asynccontextmanager
+async def make_mail() -> AsyncGenerator[Mail]:
+    yield Mail()
+
+
+def registering(client: hf.Client) -> None:
+    hf.Engine("shop.db", activities=[Mail(), Mail().send, charge], context=make_mail)
+    hf.Worker(client, activities=[Mail()], context=make_mail)
+    hf.Worker(client, activities=[Mail()], context=7)  # type: ignore[arg-type]
 
 
 @hf.workflow
@@ -143,7 +199,9 @@ def registers() -> None:
     workflows = [checkout, nothing, together]
     hf.Engine("shop.db", activities=activities, workflows=workflows)
     hf.Engine("shop.db", workflows=activities)  # type: ignore[arg-type]
-    hf.Engine("shop.db", activities=[charge, checkout])  # type: ignore[list-item]
+    hf.Engine(
+        "shop.db", activities=[charge, checkout]
+    )  # an object may have methods that are activities: seen at run time
 
 
 @hf.workflow(name="nothing", version="2", deadline=timedelta(days=1), deadline_grace=60)
@@ -210,7 +268,8 @@ async def answers() -> None:
     def grow_by_text() -> str:
         return ""
 
-    assert_type(hf.updates_finished(), bool)
+    assert_type(hf.all_handlers_finished(), bool)
+    assert_type(hf.update_info().id, str)
     del as_typed, of_another_type, check, check_another, later, at_once, grow_by_text
 
 
@@ -222,6 +281,11 @@ async def asking(handle: hf.Handle[None]) -> None:
     assert_type(await handle.update("add", 1, id="once", returns=str, timeout=3), str)
     assert_type(await handle.update(grow, id="once"), int)
     await handle.update("add", id=7)  # type: ignore[call-overload]
+    assert_type(await handle.start_update(grow, 1, id="once"), hf.UpdateHandle[int])
+    assert_type(await handle.start_update("add", 1, returns=str, timeout=3), hf.UpdateHandle[str])
+    assert_type(await handle.start_update("add", 1), hf.UpdateHandle[Any])
+    assert_type(await (await handle.start_update(grow)).result(timeout=3), int)
+    await handle.start_update(7)  # type: ignore[call-overload]
     async for change in handle.watch():
         assert_type(change, hf.Change)
         change.turn = 1  # type: ignore[misc]
@@ -269,6 +333,11 @@ async def outside(engine: hf.Engine, client: hf.Client) -> None:
     await client.start("by-name", id="a", policy="replace")  # type: ignore[call-overload]
     await client.start(checkout, order, id="a", policy=7)  # type: ignore[call-overload]
     assert_type(client.get("a"), hf.Handle[Any])
+    assert_type(client.get_update("a", "b"), hf.UpdateHandle[Any])
+    assert_type(client.get_update("a", "b", returns=int), hf.UpdateHandle[int])
+    client.get_update("a")  # type: ignore[call-overload]
+    assert_type(await client.start(checkout, order, id="a", update=("add", (1,))), hf.Handle[str])
+    await client.start(checkout, order, id="a", update="add")  # type: ignore[call-overload]
     assert_type(await charge.fn("a"), Any)
     wrong: int = await engine.run(checkout, order, True)  # type: ignore[arg-type, call-arg]
     await engine.run(checkout, "no order", True)  # type: ignore[arg-type, call-arg]

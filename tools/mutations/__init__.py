@@ -19,12 +19,13 @@ from tools.mutations.files import STORE_FILES
 from tools.mutations.graphs import GRAPHS
 from tools.mutations.ids import IDS
 from tools.mutations.messages import MESSAGES
+from tools.mutations.methods import OBJECTS
 from tools.mutations.metrics import METRICS
 from tools.mutations.mutant import Mutant
 from tools.mutations.open_contract import OPEN_CONTRACT
 from tools.mutations.optimistic import MANY_AT_ONCE
 from tools.mutations.pauses import PAUSING
-from tools.mutations.queries import ASKING
+from tools.mutations.queries import ASKING, SENDING
 from tools.mutations.requests_from_outside import FROM_OUTSIDE
 from tools.mutations.restoring import RESTORING
 from tools.mutations.retention import RETENTION
@@ -50,6 +51,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     + KEPT_AND_STREAMED
     + GRAPHS
     + ASKING
+    + SENDING
+    + OBJECTS
     + DEADLINES
     + CHILDREN
     + BODIES

@@ -13,6 +13,67 @@ STARTS: Final = "tests/scenarios/test_starts_run_code_once.py"
 AT_END: Final = "tests/scenarios/test_messages_at_the_end.py"
 REFLECTING: Final = "tests/scenarios/test_queries_reflect_messages.py"
 
+HANDLES: Final = "tests/scenarios/test_update_handles.py"
+
+SENDING: Final = (
+    in_python(
+        "a start with an update takes its first turn without it",
+        "G17",
+        "client/embedded_worker",
+        " and not brings_update(start):",
+        ":",
+        f"{HANDLES}::test_G17_the_update_of_a_start_reaches_a_workflow_that_ends_in_its_first_turn",
+    ),
+    in_python(
+        "an update that does not exist is awaited",
+        "G17",
+        "client/updates",
+        "    if row is None:\n        raise UpdateNotFound",
+        "    if False:\n        raise UpdateNotFound",
+        f"{HANDLES}::test_G17_an_unknown_update_is_an_error_and_not_a_wait",
+    ),
+    in_python(
+        "start_update waits for the reply",
+        "G17",
+        "client/updates",
+        "(is_accepted_enough and row.state is UpdateState.ACCEPTED)",
+        "False",
+        f"{HANDLES}::test_G17_start_update_returns_when_accepted_and_its_handle_has_the_result",
+    ),
+    in_python(
+        "start_update returns a handle of a rejected update",
+        "G17",
+        "client/updates",
+        "if row.state in REFUSALS:",
+        "if False:",
+        f"{HANDLES}::test_G17_start_update_raises_what_is_not_accepted",
+    ),
+    in_python(
+        "a start reports no conflict of its update",
+        "G17",
+        "client/instance_calls",
+        "await self.updates.check_delivered(start.mail, outcome.mail, described(start.mail))",
+        "pass",
+        f"{HANDLES}::test_G17_a_start_brings_an_update_whether_it_creates_or_finds_its_instance",
+    ),
+    in_python(
+        "unfinished handlers are logged for each step of a clean-up",
+        "G16",
+        "replay/run",
+        "if self._updates is not None and not self.is_cleaning_up:",
+        "if self._updates is not None:",
+        f"{HANDLES}::test_G16_a_workflow_that_ends_with_running_handlers_logs_one_warning",
+    ),
+    in_python(
+        "a handler does not know its update",
+        "G16",
+        "replay/updates",
+        "context.run(handled_update.set, event)",
+        "pass",
+        f"{HANDLES}::test_G16_a_handler_knows_the_id_of_its_update",
+    ),
+)
+
 ASKING: Final = (
     in_python(
         "a query that raises a CancelledError ends the one who answers",

@@ -7,32 +7,39 @@ runs as a plain function. ``charge.fn`` is the function itself. ``hf.Retry`` is 
 
 import asyncio
 import datetime as dt
-import dis
 import inspect
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import aclosing
 from contextvars import ContextVar
 from functools import cached_property
-from types import FunctionType
+from types import MethodType
 from typing import (
     TYPE_CHECKING,
     Any,
+    Concatenate,
     Final,
     Generic,
     NamedTuple,
     ParamSpec,
     Protocol,
+    Self,
     TypeVar,
     Unpack,
     cast,
-    get_origin,
     overload,
     runtime_checkable,
 )
 
 from msgspec import UNSET
-from msgspec.structs import replace
 
+from holdfast.authoring.activity_function import (
+    NO_OBJECT,
+    check_options,
+    is_method,
+    options_of,
+    preparation,
+    without_object,
+)
 from holdfast.authoring.call_options import (
     CallOptions,
     OnExhausted,
@@ -40,8 +47,7 @@ from holdfast.authoring.call_options import (
     checked_on_cancel,
     checked_on_exhausted,
 )
-from holdfast.authoring.definition import Definition, not_a_function, refuse_method
-from holdfast.authoring.prepare import checked_prepare
+from holdfast.authoring.definition import Definition
 from holdfast.authoring.retry import Retry, checked_retry
 from holdfast.authoring.validation import (
     Duration,
@@ -58,7 +64,6 @@ from holdfast.core.activity_options import (
     ExternalOptions,
     OnCancel,
     OnCancelOption,
-    StreamOptions,
     encode_options,
 )
 from holdfast.core.ledger import DEFAULT_LEG1_LIMIT, MAX_LEG1_ENTRIES
@@ -68,6 +73,7 @@ from holdfast.replay.run import current_run
 
 P = ParamSpec("P")
 R = TypeVar("R")
+S = TypeVar("S")
 T = TypeVar("T")
 R_co = TypeVar("R_co", covariant=True)
 F_co = TypeVar("F_co", covariant=True)
@@ -92,7 +98,17 @@ class ActivityLike(Protocol[P, R_co]):
 class Activity(Definition, Generic[P, R]):
     """A function marked by `activity`, with its name and options. An engine or a worker runs it."""
 
-    __slots__ = ("encoded_options", "is_async", "is_stand_in", "options", "prepare", "process", "yields")
+    __slots__ = (
+        "declaration",
+        "encoded_options",
+        "is_async",
+        "is_stand_in",
+        "options",
+        "prepare",
+        "process",
+        "receiver",
+        "yields",
+    )
 
     def __init__(
         self,
@@ -104,6 +120,10 @@ class Activity(Definition, Generic[P, R]):
         prepare: Callable[..., Any] | None = None,
     ) -> None:
         super().__init__(fn, name)
+        self.receiver: object = NO_OBJECT if is_method(fn) else None
+        """The object of a method; `NO_OBJECT` for a method in its class, None for a function."""
+        self.declaration: Activity[..., Any] = self
+        """The activity in the class; of a function itself."""
         self.options = options
         self.encoded_options = encode_options(options)
         self.process = process
@@ -138,7 +158,7 @@ class Activity(Definition, Generic[P, R]):
         """The options `before`, changed by the given ones. Raises `InvalidOption` if they do not fit this activity."""
         options = changed_options(self.name, before, given)
         in_process = self.process if options.process is UNSET else options.process
-        checked_prepare(self.prepare, self.fn, process=in_process)
+        preparation(self.prepare, self.fn, process=in_process)
         check_options(self.fn, options, process=in_process)
         return options
 
@@ -146,12 +166,48 @@ class Activity(Definition, Generic[P, R]):
 
         @cached_property
         def signature(self) -> Signature:
-            return Signature(self.fn, yields=self.yields)
+            if self.declaration is not self:
+                return self.declaration.signature
+            return Signature(without_object(self.fn) if self.receiver is NO_OBJECT else self.fn, yields=self.yields)
 
-    async def run_body(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> R:
-        """Run the plain function, as a call outside of a workflow does."""
+    if not TYPE_CHECKING:  # type checkers see `ActivityOf.__get__`
+
+        def __get__(self, instance: object, owner: type | None = None) -> "Activity[..., Any]":
+            """A method is bound to its object: ``mail.send``. ``Mail.send``, and functions, are the activity itself."""
+            return self if instance is None or self.receiver is not NO_OBJECT else self.bound_to(instance)
+
+    def bound_to(self, instance: object) -> "Activity[..., Any]":
+        """This method of an object."""
+        bound = type(self).__new__(type(self))
+        bound.__dict__.update(self.__dict__)
+        bound.fn = MethodType(self.fn, instance)
+        bound.name = self.name
+        bound.options = self.options
+        bound.encoded_options = self.encoded_options
+        bound.process = self.process
+        bound.is_stand_in = self.is_stand_in
+        prepare = self.prepare
+        if isinstance(prepare, MethodType) and prepare.__self__ is NO_OBJECT:
+            prepare = MethodType(prepare.__func__, instance)
+        bound.prepare = prepare
+        bound.yields = self.yields
+        bound.is_async = self.is_async
+        bound.receiver = instance
+        bound.declaration = self
+        return bound
+
+    def check_body(self) -> None:
+        """Raise `UsageError` if there is no body here, or no object to call it on."""
         if self.options.external is not None:
             raise UsageError(f"{self.name} is external and has no body here: call it in a workflow")
+        if self.receiver is NO_OBJECT:
+            cls, _, method = self.fn.__qualname__.rpartition(".")
+            raise UsageError(
+                f"{cls}.{method} is a method: outside of workflows call it on an object, {cls}(...).{method}(...)"
+            )
+
+    async def run_body(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> R:
+        self.check_body()
         if self.prepare is None:
             return await self._call_body(args, kwargs)
         token = current_activity.set(await self._prepare_call(args, kwargs))
@@ -187,8 +243,7 @@ class StreamActivity(Activity[P, AsyncIterator[T]], Generic[P, T]):
         run = current_run()
         if run is not None:
             return run.streams.open(self, self.signature.encode_arguments(args, kwargs))
-        if self.options.external is not None:
-            raise UsageError(f"{self.name} is external and has no body here: call it in a workflow")
+        self.check_body()
         if self.prepare is not None:
             return self._prepared_values(args, kwargs)
         return self._values(args, kwargs)
@@ -294,6 +349,14 @@ if TYPE_CHECKING:
             self: "ActivityOf[Callable[P, R]]", **options: Unpack[CallOptions]
         ) -> "ActivityCall[P, R]": ...
 
+        @overload  # a method is called without its object, on the class in workflow code: ``await Mail.send("x")``
+        def __get__(
+            self: "ActivityOf[Callable[Concatenate[S, P], R]]", instance: S | None, owner: type[S]
+        ) -> "ActivityOf[Callable[P, R]]": ...
+        @overload  # a function
+        def __get__(self, instance: object, owner: type) -> Self: ...
+        def __get__(self, instance: object, owner: type) -> Any: ...
+
     class StreamActivityOf(StreamActivity[..., Any], ActivityLike[..., Any], Generic[F_co]):
         """A generator as type checkers see it, with the values that it yields as the result of its function."""
 
@@ -304,6 +367,14 @@ if TYPE_CHECKING:
         def with_options(
             self: "StreamActivityOf[Callable[P, T]]", **options: Unpack[CallOptions]
         ) -> "StreamCall[P, T]": ...
+
+        @overload
+        def __get__(
+            self: "StreamActivityOf[Callable[Concatenate[S, P], T]]", instance: S | None, owner: type[S]
+        ) -> "StreamActivityOf[Callable[P, T]]": ...
+        @overload
+        def __get__(self, instance: object, owner: type) -> Self: ...
+        def __get__(self, instance: object, owner: type) -> Any: ...
 
 
 def _check_flags(**flags: bool) -> None:
@@ -318,79 +389,6 @@ def _external_options(claim_timeout: Duration | None, *, is_external: bool) -> E
             "claim_timeout is for external activities: the claim of a worker lasts as long as its lease"
         )
     return ExternalOptions(timeout_ms or DEFAULT_CLAIM_TIMEOUT_MS) if is_external else None
-
-
-def _is_stream(function: Callable[..., Any], *, is_external: bool) -> bool:
-    """Whether it delivers values: it is a generator, or an external function that is annotated as one."""
-    if not is_external:
-        return inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function)
-    annotation = function.__annotations__.get("return")
-    name = annotation if isinstance(annotation, str) else getattr(get_origin(annotation), "__name__", "")
-    return name.partition("[")[0].rpartition(".")[2] in ("AsyncIterator", "AsyncGenerator", "AsyncIterable")
-
-
-def check_external(function: FunctionType, options: ActivityOptions, *, process: bool) -> None:
-    """Refuse an external activity that has a body, or that nothing would end if its executor were lost (C4)."""
-    name = function.__qualname__
-    if options.heartbeat_ms is None and options.start_to_close_ms is None:
-        raise InvalidOption(
-            f"{name}: an external activity needs heartbeat= or start_to_close=; without them nothing ends an attempt "
-            "whose executor was lost"
-        )
-    if process or options.prepares:
-        option = "process=True" if process else "prepare="
-        raise InvalidOption(f"{name}: {option} is for functions that a worker runs, not for external ones")
-    is_plain = BODYLESS.issuperset(step.opname for step in dis.get_instructions(function))
-    if not is_plain or not {NOT_IMPLEMENTED}.issuperset(function.__code__.co_names):
-        raise InvalidOption(
-            f"{name}: an external activity has no body here; write `...` or, for type checkers, "
-            f"`raise {NOT_IMPLEMENTED}`"
-        )
-
-
-BODYLESS: Final = frozenset(
-    {
-        *("RESUME", "RETURN_GENERATOR", "POP_TOP", "LOAD_CONST", "RETURN_VALUE", "RETURN_CONST", "NOP"),
-        *("CALL_INTRINSIC_1", "RERAISE", "LOAD_COMMON_CONSTANT", "LOAD_GLOBAL", "RAISE_VARARGS"),
-    }
-)
-"""The instructions of a function whose body is `...` or `raise NotImplementedError`, on every supported Python."""
-NOT_IMPLEMENTED: Final = NotImplementedError.__name__
-
-
-def _options_of(
-    function: Callable[..., Any], options: ActivityOptions, *, process: bool, resumable: bool
-) -> ActivityOptions:
-    """The options of an activity with this function: a generator delivers a stream. Refuses what does not fit it."""
-    if not inspect.isfunction(function):
-        raise InvalidOption(f"@hf.activity marks a function: {not_a_function(function)}")
-    refuse_method(function, "@hf.activity")
-    if _is_stream(function, is_external=options.external is not None):
-        options = replace(options, stream=StreamOptions(resumable=resumable))
-    elif resumable:
-        raise InvalidOption(f"{function.__qualname__}: resumable=True is for generators, which yield values")
-    check_options(function, options, process=process)
-    return options
-
-
-def check_options(function: Callable[..., Any], options: ActivityOptions, *, process: bool) -> None:
-    """Refuse options that do not fit the function of an activity, or each other."""
-    if process and inspect.iscoroutinefunction(function):
-        raise InvalidOption(f"{function.__qualname__}: process=True is for `def`; an `async def` runs in the loop")
-    if options.external is not None and inspect.isfunction(function):
-        check_external(function, options, process=process)
-    if process and options.stream is not None:
-        raise InvalidOption(f"{function.__qualname__}: process=True is for functions that return, not generators")
-    if options.on_cancel is OnCancel.ABANDON and options.external is not None:
-        raise InvalidOption(
-            f"{function.__qualname__}: on_cancel='abandon' is for functions that a worker runs: an executor reads the "
-            "cancellation in its rows, and decides itself"
-        )
-    if options.on_cancel is OnCancel.WAIT and options.stream is not None:
-        raise InvalidOption(
-            f"{function.__qualname__}: on_cancel='wait' is for functions that return: code that leaves a loop over a "
-            "generator does not wait for it"
-        )
 
 
 def _kind_of(options: ActivityOptions) -> type[Activity[Any, Any]]:
@@ -461,7 +459,7 @@ def activity(
     on_cancel: OnCancelOption = "request",
     on_exhausted: OnExhausted = "fail",
 ) -> Any:
-    """Mark a function as an activity.
+    """Mark a function, or a method of objects that workers register, as an activity (A11).
 
     `async def` runs on the engine's event loop, `def` in a thread, with `process` in a process that ends with its
     parent. Time-outs: `start_to_close` bounds one attempt, `heartbeat` the time between two `hf.heartbeat` calls,
@@ -495,9 +493,9 @@ def activity(
     )
 
     def mark(function: Callable[..., Any]) -> Activity[Any, Any]:
-        chosen = _options_of(function, options, process=process, resumable=resumable)
+        chosen = options_of(function, options, process=process, resumable=resumable)
         checked = checked_name(function.__name__ if name is None else name, "an activity")
-        before = checked_prepare(prepare, function, process=process)
+        before = preparation(prepare, function, process=process)
         return _kind_of(chosen)(function, checked, chosen, process=process, prepare=before)
 
     return mark if fn is None else mark(fn)
@@ -555,6 +553,8 @@ class ActivityContext(Protocol):
     def info(self) -> ActivityInfo: ...
     @property
     def idempotency_key(self) -> str: ...
+    @property
+    def worker_context(self) -> Any: ...
     def heartbeat(self, details: Any) -> None: ...
 
 
@@ -580,6 +580,10 @@ class PlainCall:
     def idempotency_key(self) -> str:
         raise _not_in_body("hf.idempotency_key")
 
+    @property
+    def worker_context(self) -> Any:
+        raise _not_in_body("hf.context")
+
     def heartbeat(self, details: Any) -> None:
         del details
         raise _not_in_body("hf.heartbeat")
@@ -590,12 +594,12 @@ current_activity: Final[ContextVar[ActivityContext | None]] = ContextVar("holdfa
 
 def activity_info() -> ActivityInfo:
     """The running attempt: its instance, number, details of the last heartbeat."""
-    return _context("hf.activity_info").info
+    return activity_context("hf.activity_info").info
 
 
 def idempotency_key() -> str:
     """A key that all attempts of this call share, and no other call has. Pass it to services that deduplicate."""
-    return _context("hf.idempotency_key").idempotency_key
+    return activity_context("hf.idempotency_key").idempotency_key
 
 
 def heartbeat(details: Any = None) -> None:
@@ -604,10 +608,11 @@ def heartbeat(details: Any = None) -> None:
     Raises `hf.Cancelled` if the body should stop. A coroutine receives `asyncio.CancelledError` at its `await` instead,
     and can send heartbeats while it cleans up.
     """
-    _context("hf.heartbeat").heartbeat(details)
+    activity_context("hf.heartbeat").heartbeat(details)
 
 
-def _context(called: str) -> ActivityContext:
+def activity_context(called: str) -> ActivityContext:
+    """The running attempt, for the function `called`."""
     context = current_activity.get()
     if context is None:
         raise _not_in_body(called)

@@ -14,14 +14,20 @@ from holdfast.payloads.signature import Signature
 SHOWN_CHARACTERS: Final = 100
 
 
+def receiver_name(function: FunctionType) -> str:
+    """The first parameter of a function of a class that takes the object or the class: "self" or "cls"; else ""."""
+    owner = function.__qualname__.rpartition(".")[0]
+    first = next(iter(inspect.signature(function).parameters), "")
+    return first if owner and not owner.endswith("<locals>") and first in ("self", "cls") else ""
+
+
 def refuse_method(function: FunctionType, decorator: str) -> None:
     """Raise `InvalidOption` for a function of a class that takes the object or the class as its first argument.
 
     A worker finds the function by its name, and has no object to pass.
     """
-    owner, _, name = function.__qualname__.rpartition(".")
-    first = next(iter(inspect.signature(function).parameters), "")
-    if owner and not owner.endswith("<locals>") and first in ("self", "cls"):
+    if receiver_name(function):
+        name = function.__name__
         raise InvalidOption(
             f"{decorator} marks functions, and {function.__qualname__} is a method: a worker has no object to call it "
             f"on. Write a function at module level that makes or finds the object and calls {name} on it"
@@ -39,8 +45,8 @@ def not_a_function(given: object) -> str:
         )
     if inspect.ismethod(given):
         return (
-            f"{given.__qualname__} is a method of an object, which no worker has; write a function at module level "
-            f"that makes or finds the object and calls {name}"
+            f"{given.__qualname__} is a method of an object; mark it in its class with @hf.activity and register the "
+            f"object, activities=[{type(given.__self__).__name__}(...)], or write a function that calls {name}"
         )
     if callable(given):
         return f"{name} is not a function written with def; write a function that calls {name}"

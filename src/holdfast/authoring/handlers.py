@@ -3,13 +3,13 @@
 import inspect
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Any, Generic, ParamSpec, Protocol, TypeVar, cast, get_args, overload
+from typing import Any, Generic, NamedTuple, ParamSpec, Protocol, TypeVar, cast, get_args, overload
 
 from holdfast.authoring.validation import checked_name
 from holdfast.authoring.workflow_api import current, readable_run
-from holdfast.errors import InvalidOption
+from holdfast.errors import InvalidOption, UsageError
 from holdfast.replay.queries import Handler
-from holdfast.replay.updates import UpdateHandler
+from holdfast.replay.updates import UpdateHandler, handled_update
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -141,6 +141,26 @@ def on_update(what: Any, /) -> Any:
     return UpdateFunction[..., Any](checked_name(getattr(what, "__name__", None), "an update"), what)
 
 
-def updates_finished() -> bool:
-    """Whether no update handler is running: ``await hf.wait_until(hf.updates_finished)`` before the end."""
-    return not readable_run("hf.updates_finished").has_open_updates
+class UpdateInfo(NamedTuple):
+    """The update that is being handled."""
+
+    id: str
+    """The id that its sender gave, or the random one that it got: the same however often the update is sent."""
+    name: str
+
+
+def update_info() -> UpdateInfo:
+    """The update that is being handled: for its handler, its validator, and the tasks that they create (G16)."""
+    readable_run("hf.update_info")
+    handled = handled_update.get()
+    if handled is None:
+        raise UsageError("hf.update_info works in the handler of an update, in its validator and in their tasks only")
+    return UpdateInfo(handled.id, handled.name)
+
+
+def all_handlers_finished() -> bool:
+    """Whether no handler is running: ``await hf.wait_until(hf.all_handlers_finished)`` before the end (G16).
+
+    Handlers are the functions of `hf.on_update`. Events have none: the tasks of the workflow wait for them.
+    """
+    return not readable_run("hf.all_handlers_finished").has_open_updates

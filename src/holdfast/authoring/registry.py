@@ -18,7 +18,8 @@ from types import CodeType, ModuleType
 from typing import Any, Final, cast
 
 from holdfast import errors
-from holdfast.authoring.activity import Activity, AnyActivity
+from holdfast.authoring.activity import Activity, StreamActivity
+from holdfast.authoring.activity_function import NO_OBJECT
 from holdfast.authoring.definition import not_a_function
 from holdfast.authoring.validation import checked_sequence
 from holdfast.authoring.workflow import AnyWorkflow, Workflow
@@ -97,7 +98,7 @@ class Registry:
         self,
         modules: Iterable[ModuleType] = (),
         workflows: Iterable[AnyWorkflow] = (),
-        activities: Iterable[AnyActivity] = (),
+        activities: Iterable[object] = (),
         flows: Iterable[AnyWorkflow] = (),
     ) -> None:
         self.workflows: dict[str, Workflow[..., Any]] = {}
@@ -111,7 +112,9 @@ class Registry:
         for workflow in checked_sequence(workflows, "workflows"):
             self._add_workflow(workflow)
         for activity in checked_sequence(activities, "activities"):
-            self._add_activity(activity)
+            methods = () if isinstance(activity, Activity) else methods_of(activity)
+            for each in methods or (activity,):
+                self._add_activity(each)
         for flow in checked_sequence(flows, "flows"):
             if not getattr(flow, "is_flow", False):
                 raise UsageError(f"flows= takes flows, such as hf.Flow.load('order.yaml'), not {flow!r}")
@@ -241,12 +244,17 @@ class Registry:
                 self._add_workflow(cast("Workflow[..., Any]", value))
             elif isinstance(value, Activity):
                 self._add_activity(cast("Activity[..., Any]", value))
+            else:
+                for method in methods_of(value):
+                    self._add_activity(method)
 
     def _add_bundled_code(self, workflow: Workflow[..., Any]) -> None:
         """Add the activities and workflows that a flow was built from, recursively."""
         for definition in workflow.bundled_code:
             if isinstance(definition, Activity):
-                self._add_activity(cast("Activity[..., Any]", definition))
+                activity = cast("Activity[..., Any]", definition)
+                if activity.receiver is not NO_OBJECT:  # the object of a method is registered by itself
+                    self._add_activity(activity)
             elif isinstance(definition, Workflow) and self._add_workflow(cast("Workflow[..., Any]", definition)):
                 self._add_bundled_code(cast("Workflow[..., Any]", definition))
 
@@ -271,10 +279,43 @@ class Registry:
         if not isinstance(definition, Activity):
             raise UsageError(_not_marked(definition, "activity"))
         activity = cast("Activity[..., Any]", definition)
+        if activity.receiver is NO_OBJECT:
+            cls, _, method = activity.fn.__qualname__.rpartition(".")
+            raise UsageError(
+                f"{cls}.{method} is a method without an object; register an object, activities=[{cls}(...)], or one of "
+                f"its methods"
+            )
         other = self.activities.setdefault(activity.name, activity)
-        if other is not activity:
+        if not _is_same(other, activity):
             raise DuplicateName(_duplicate(other, activity))
         self._modules.add(activity.fn.__module__)
+
+
+def methods_of(value: object) -> tuple[Activity[..., Any], ...]:
+    """The activities that are methods of an object, in the order of their names (A11).
+
+    The test uses `type` instead of `isinstance`, as `_add` does.
+    """
+    found: dict[str, Activity[..., Any]] = {}
+    cls = type(value)
+    for owner in reversed(cls.__mro__):
+        for name, attribute in list(vars(owner).items()):
+            if type(attribute) in (Activity, StreamActivity) and attribute.receiver is NO_OBJECT:
+                found[name] = attribute
+            elif name in found:
+                raise UsageError(
+                    f"{owner.__qualname__}.{name} overrides an activity and is none; mark it with @hf.activity, too"
+                )
+    return tuple(found[name].bound_to(value) for name in sorted(found))
+
+
+def _is_same(one: object, other: object) -> bool:
+    """Whether two definitions are one, or one method of one object: each access binds it again."""
+    if one is other:
+        return True
+    if not isinstance(one, Activity) or not isinstance(other, Activity):
+        return False
+    return one.receiver is not None and one.receiver is other.receiver and one.declaration is other.declaration
 
 
 def _not_marked(given: object, kind: str) -> str:
@@ -284,6 +325,16 @@ def _not_marked(given: object, kind: str) -> str:
         return f"{cast('Any', given)!r} is marked with @hf.{other}; give it as {PLURALS[other]}=[...]"
     if inspect.isfunction(given):
         return f"{given.__qualname__} is not marked; write @hf.{kind} above it"
+    if inspect.ismethod(given):
+        return not_a_function(given)
+    if (
+        kind == "activity"
+        and isinstance(given, type)
+        and any(isinstance(value, Activity) for base in given.__mro__ for value in vars(base).values())
+    ):
+        return f"{given.__qualname__} is a class; register an object of it: activities=[{given.__name__}(...)]"
+    if kind == "activity" and not callable(given) and not isinstance(given, type) and hasattr(given, "__dict__"):
+        return f"{type(given).__qualname__} has no method that is marked with @hf.activity"
     return f"{not_a_function(given)}, and mark it with @hf.{kind}"
 
 
@@ -302,7 +353,8 @@ def _origin(one: Workflow[..., Any] | Activity[..., Any]) -> str:
         return (
             f"a flow of {f'version {one.version!r}' if one.version else 'no version'} with the hash {one.fingerprint}"
         )
-    return f"in {one.__module__}"
+    owner = None if isinstance(one, Workflow) else one.receiver
+    return f"in {one.__module__}" if owner is None else f"of an object of {type(owner).__qualname__}"
 
 
 def _fingerprint(code: CodeType) -> str:

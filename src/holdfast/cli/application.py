@@ -59,6 +59,17 @@ def load_module(source: str) -> ModuleType:
     return _import(source)
 
 
+def load_function(target: str, option: str) -> Any:
+    """Imports a module and finds one of its functions: ``FILE.py:NAME`` or ``MODULE:NAME``."""
+    source, _, name = target.rpartition(":")
+    if not source or not name.isidentifier() or "\0" in target:
+        raise UsageError(f"{option} {target!r} names no function; write FILE.py:FUNCTION or MODULE:FUNCTION")
+    found = vars(_import(source)).get(name)
+    if found is None:
+        raise UsageError(f"{option} {target!r}: {source} has no {name!r}")
+    return found
+
+
 def _import(source: str) -> ModuleType:
     is_file = source.endswith(".py") or "/" in source
     return _import_file(Path(source)) if is_file else _import_module(source)

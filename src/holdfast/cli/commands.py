@@ -239,8 +239,24 @@ holdfast list "a.customer = 'acme'" --since 7d --count""",
             type=float,
             help="How long to wait for the result. The update is applied even if it comes later.",
         ),
+        option(
+            "--no-wait",
+            "no_wait",
+            is_flag=True,
+            help="Wait only until the workflow has accepted the update, and print the ids of both.",
+        ),
         STORE,
-        details="After a time-out or Ctrl-C, the same command with the same --id waits for the same result.",
+        details="After a time-out or Ctrl-C, the same command with the same --id waits for the same result. After "
+        "--no-wait, holdfast update-result ID UPDATE prints it.",
+    ),
+    CliCommand(
+        "update-result",
+        "send:update_result",
+        "Wait for the result of an update that was sent before, and print it as JSON.",
+        ID,
+        Argument("update_id", "The id of the update.", metavar="UPDATE"),
+        option("--timeout", metavar="SECONDS", type=float, help="How long to wait. The update continues after it."),
+        STORE,
     ),
     CliCommand(
         "release",
@@ -389,6 +405,11 @@ holdfast attributes order-7 'tags=["vip","late"]' --delete ticket""",
             metavar="[HOST:]PORT",
             help="Serve /metrics for Prometheus, /live and /ready there, on 127.0.0.1 if no host is written. Needs "
             "holdfast[metrics].",
+        ),
+        option(
+            "--context",
+            metavar="FILE.py:NAME",
+            help="The function that makes the context of this worker, for hf.context in activities; also MODULE:NAME.",
         ),
         option(
             "--build",

@@ -163,15 +163,20 @@ def update(  # noqa: PLR0917 - the options of the command
     value: str = "[]",
     update_id: str | None = None,
     timeout: float | None = None,
+    no_wait: bool = False,
     store: str | None = None,
 ) -> None:
-    """Send an update to a workflow, wait for its result, and print it as JSON."""
+    """Send an update to a workflow, wait for its result, and print it as JSON; with `no_wait` its ids."""
     unique = SystemClockAndIds().unique_text() if update_id is None else update_id
     parsed = _arguments(value)
     remedy = f"the same command with --id {shlex.quote(safe(unique))} waits for its answer"
 
     async def send(client: Client) -> Any:
-        answer = client.get(instance_id).update(name, *parsed, id=unique, timeout=timeout)
+        handle = client.get(instance_id)
+        if no_wait:
+            sent = await _wait_for(handle.start_update(name, *parsed, id=unique, timeout=timeout), client, instance_id)
+            return {"id": sent.instance_id, "update": sent.id}
+        answer = handle.update(name, *parsed, id=unique, timeout=timeout)
         return await _wait_for(answer, client, instance_id)
 
     try:
@@ -181,6 +186,19 @@ def update(  # noqa: PLR0917 - the options of the command
     except KeyboardInterrupt:
         print_message(f"stopped waiting; the update may have been sent: {remedy}")
         raise
+
+
+def update_result(instance_id: str, update_id: str, timeout: float | None = None, store: str | None = None) -> None:
+    """Wait for the result of an update that was sent before, and print it as JSON."""
+
+    async def read(client: Client) -> Any:
+        answer = client.get_update(instance_id, update_id).result(timeout=timeout)
+        return await _wait_for(answer, client, instance_id)
+
+    try:
+        click.echo(json_text(use_client(store, read)))
+    except TimeoutError as error:
+        raise UpdateFailed(str(error)) from error
 
 
 def release(  # noqa: PLR0917 - the options of the command

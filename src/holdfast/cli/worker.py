@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from holdfast.authoring.provided import ContextFactory, checked_context
 from holdfast.authoring.registry import Registry
 from holdfast.authoring.validation import checked_duration_ms, checked_integer, checked_name, lease_milliseconds
-from holdfast.cli.application import load_module
+from holdfast.cli.application import load_function, load_module
 from holdfast.cli.console import count_text, safe
 from holdfast.cli.exits import EXIT_INTERRUPTED
 from holdfast.cli.signals import EarlySignals, Signals, StoppedEarly, end_process, stopping_early
@@ -53,6 +54,7 @@ class WorkerRequest:
     detect_local_deaths: bool
     payload_limit: int
     metrics: "ListenAddress | None"
+    context: ContextFactory | None
     build: str
     otel: "Providers | None"
 
@@ -67,6 +69,7 @@ def worker(
     drain_timeout: float = DRAIN_SECONDS,
     same_host: bool = True,
     metrics: str | None = None,
+    context: str | None = None,
     build: str | None = None,
     otel: bool = False,
     payload_limit: int = PAYLOAD_LIMIT_BYTES,
@@ -92,6 +95,7 @@ def worker(
                     payload_limit, "--payload-limit", least=LEAST_PAYLOAD_LIMIT_BYTES, most=MOST_PAYLOAD_LIMIT_BYTES
                 ),
                 None if metrics is None else _metrics_address(metrics),
+                None if context is None else checked_context(load_function(context, "--context")),
                 checked_build(build) or registry.build,
                 providers,
             )
@@ -176,6 +180,7 @@ async def _serve(request: WorkerRequest, signals: Signals) -> None:
             max_activities=request.concurrency,
             lease=request.lease_seconds,
             loop_timeout=request.loop_timeout_seconds,
+            context=request.context,
             build=request.build,
             tracing=None if request.otel is None else request.otel.tracer,
             metrics=None if request.otel is None else request.otel.meter,

@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType, TracebackType
-from typing import TYPE_CHECKING, Any, Never, Self, TypeVar, TypeVarTuple, overload
+from typing import TYPE_CHECKING, Any, Final, Never, Self, TypeVar, TypeVarTuple, overload
 
 from holdfast import compose
 from holdfast.authoring.registry import Registry
@@ -16,6 +16,8 @@ from holdfast.client.handle import Handle
 from holdfast.client.instance_calls import InstanceCalls, NamedEvent, call_of, refuse_keywords
 from holdfast.client.restoring import RestoreProgress, RestoreReport, plan_restore, restore
 from holdfast.client.tracing import Tracing, trace
+from holdfast.client.update_handle import UpdateHandle
+from holdfast.client.updates import NamedUpdate, named_arguments, type_of
 from holdfast.client.views.builds import BuildView, read_builds
 from holdfast.client.views.instances import NEWEST, check_page, summary
 from holdfast.client.views.overview import QueueView, WorkerView, read_queues, read_workers
@@ -23,12 +25,13 @@ from holdfast.core.admission import IdPolicy, IdPolicyOption
 from holdfast.core.attributes import AttributeValue
 from holdfast.core.checks import parse_enum
 from holdfast.core.lifecycle import InstanceState
-from holdfast.errors import ClientClosed, UsageError
+from holdfast.errors import ClientClosed, InvalidOption, UsageError
 from holdfast.payloads.limits import PAYLOAD_LIMIT_BYTES
 from holdfast.runtime.deletion import committing
 from holdfast.runtime.platform import Platform
 from holdfast.runtime.session import StoreSession
 from holdfast.storage.contract import SEARCH, Store
+from holdfast.storage.members.messages import Deliver
 from holdfast.storage.records import InstanceId
 
 if TYPE_CHECKING:
@@ -37,6 +40,8 @@ if TYPE_CHECKING:
 
 Ts = TypeVarTuple("Ts")
 R = TypeVar("R")
+T = TypeVar("T")
+STARTS_WITH: Final = "id, policy, event, deadline, start_at, trace, attributes, update and update_id"
 
 
 class Client:
@@ -100,6 +105,8 @@ class Client:
         start_at: StartTime | None = None,
         trace: bool = False,
         attributes: Mapping[str, AttributeValue] | None = None,
+        update: NamedUpdate | None = None,
+        update_id: str | None = None,
     ) -> Handle[R]: ...
     @overload
     async def start(
@@ -113,6 +120,8 @@ class Client:
         start_at: StartTime | None = None,
         trace: bool = False,
         attributes: Mapping[str, AttributeValue] | None = None,
+        update: NamedUpdate | None = None,
+        update_id: str | None = None,
     ) -> Handle[R]: ...
     @overload
     async def start(
@@ -126,6 +135,8 @@ class Client:
         start_at: StartTime | None = None,
         trace: bool = False,
         attributes: Mapping[str, AttributeValue] | None = None,
+        update: NamedUpdate | None = None,
+        update_id: str | None = None,
     ) -> Handle[Any]: ...
     async def start(  # type: ignore[misc]  # mypy does not see that Any takes what Ts takes
         self,
@@ -138,6 +149,8 @@ class Client:
         start_at: StartTime | None = None,
         trace: bool = False,
         attributes: Mapping[str, AttributeValue] | None = None,
+        update: NamedUpdate | None = None,
+        update_id: str | None = None,
         **arguments: object,
     ) -> Handle[Any]:
         """Start an instance. The same id with the same input is the same instance, however often it is started (G3).
@@ -150,11 +163,17 @@ class Client:
         writes a row of `requests` in the state TRACE, in the same commit, for readers of that table (C3).
         `attributes` are the first values of `hf.attributes`, by which filters find the instance; a start that finds
         its instance leaves those of that instance as they are (F2).
+
+        `update=("add", (1, 2))`, a name and a tuple of arguments, sends an update in the same commit, whether the
+        instance is new or existed before (G17); ``handle.sent_update.result()`` waits for its result. `update_id` is
+        its id: with the same id it is the same update, however often this is called. Without it each call sends another
+        update. A start brings an event or an update, not both.
         """
         self._session.check_usable()
-        refuse_keywords(arguments, workflow, "start", "id, policy, event, deadline, start_at, trace and attributes")
+        refuse_keywords(arguments, workflow, "start", STARTS_WITH)
         call = call_of(self._registry, workflow, args)
         instance_id = self._checked_id(id)
+        message = self._update_of(instance_id, update, update_id, event)
         started = await self._calls.start(
             call,
             instance_id,
@@ -165,9 +184,27 @@ class Client:
             start_at=start_at,
             trace=trace,
             attributes=attributes,
+            update=message,
         )
         number = started.instance.number
-        return Handle(self._calls, instance_id, call.signature, number=number, is_new=started.created)
+        sent = None
+        if message is not None and update is not None:
+            sent = UpdateHandle[Any](
+                self._calls.updates, instance_id, number, message.message_id, type_of(update[0], Any)
+            )
+        return Handle(self._calls, instance_id, call.signature, number=number, is_new=started.created, sent_update=sent)
+
+    def _update_of(
+        self, instance_id: InstanceId, update: NamedUpdate | None, update_id: str | None, event: NamedEvent | None
+    ) -> Deliver | None:
+        """The message of an update that a start brings."""
+        if update is None:
+            if update_id is not None:
+                raise InvalidOption(f'update_id={update_id!r} needs an update: update=("add", (1, 2))')
+            return None
+        if event is not None:
+            raise InvalidOption("a start brings an event or an update, not both; send the other one with its handle")
+        return self._calls.updates.message(instance_id, None, *named_arguments(update), update_id)
 
     @overload
     async def run(
@@ -233,6 +270,18 @@ class Client:
         return InstanceId(checked_name(new_id() if id is None else id, "an instance"))
 
     # ------------------------------------------------------------ reading
+
+    @overload
+    def get_update(self, instance_id: str, update_id: str, *, returns: type[T]) -> UpdateHandle[T]: ...
+    @overload
+    def get_update(self, instance_id: str, update_id: str, *, returns: Any = Any) -> UpdateHandle[Any]: ...
+    def get_update(self, instance_id: str, update_id: str, *, returns: Any = Any) -> UpdateHandle[Any]:
+        """A handle of an update that this or another process sent, for its result (G17). It does not read the store.
+
+        `returns` is the type of the result, such as ``returns=Order``; without it the result is plain JSON.
+        """
+        found = InstanceId(checked_name(instance_id, "an instance"))
+        return UpdateHandle(self._calls.updates, found, None, checked_name(update_id, "an update"), returns)
 
     def get(self, id: str) -> Handle[Any]:  # noqa: A002
         """A handle of the instance with this id, the newest if it had several. It does not read the store."""

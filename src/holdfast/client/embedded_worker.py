@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import msgspec
 
 from holdfast.authoring.launcher import Launcher
+from holdfast.authoring.provided import ContextFactory, checked_context
 from holdfast.authoring.registry import Registry
 from holdfast.authoring.retention import Retention, checked_retention
 from holdfast.authoring.validation import (
@@ -26,7 +27,7 @@ from holdfast.authoring.validation import (
 )
 from holdfast.authoring.workflow import Workflow
 from holdfast.core.admission import EventVerdict, ExistingInstance, IdPolicy, StartIdentity, StartVerdict, decide_start
-from holdfast.core.history import Started
+from holdfast.core.history import Started, UpdateAccepted
 from holdfast.core.leases import SHORTEST_LOOP_TIMEOUT_MS
 from holdfast.errors import InstanceNotFound, InvalidOption, StoreError, UnknownWorkflow, UsageError, WorkerFenced
 from holdfast.payloads.limits import LEAST_PAYLOAD_LIMIT_BYTES, MOST_PAYLOAD_LIMIT_BYTES, PayloadLimit
@@ -142,11 +143,18 @@ class EmbeddedWorker:
 
         `is_named`: the caller gave the id. Then the first turn is run only if the start will create an instance, as far
         as the store knows at that moment: a start that finds its instance runs no code.
+
+        A start with an update is committed without a first turn: the turn finds both in the inbox, so that the update
+        reaches the code also if its main function ends at once (G14, G17).
         """
         worker = self.worker
         if worker is None:
             return await self._commit_unstarted(start, started)
-        if worker.registry.find(start.workflow, start.version) is not None and start.start_at_ms is None:
+        if (
+            worker.registry.find(start.workflow, start.version) is not None
+            and start.start_at_ms is None
+            and not brings_update(start)
+        ):
             outcome = await (self._start_once if is_named else self._start_with_first_turn)(worker, start, started)
             if outcome is not None:
                 return outcome
@@ -301,6 +309,7 @@ def worker_options(
     loop_timeout: Duration | None,
     payload_limit: int | None = None,
     launchers: Mapping[str, Launcher] | None = None,
+    context: ContextFactory | None = None,
     build: str | None = None,
     retention: Retention | None = None,
 ) -> WorkerOptions:
@@ -317,6 +326,7 @@ def worker_options(
         loop_timeout_ms=checked_loop_timeout_ms(loop_timeout, "loop_timeout"),
         payload_limit=None if payload_limit is None else payload_limit_of(payload_limit),
         launchers=checked_launchers(launchers),
+        context=checked_context(context),
         build=checked_build(build),
         retention=checked_retention(retention),
     )
@@ -358,6 +368,11 @@ def payload_limit_of(payload_limit: object) -> PayloadLimit:
     return PayloadLimit(
         checked_integer(payload_limit, "payload_limit", least=LEAST_PAYLOAD_LIMIT_BYTES, most=MOST_PAYLOAD_LIMIT_BYTES)
     )
+
+
+def brings_update(start: Start) -> bool:
+    """Whether a start brings an update."""
+    return start.mail is not None and isinstance(start.mail.event, UpdateAccepted)
 
 
 def _may_lack_lease(outcome: Outcome) -> bool:

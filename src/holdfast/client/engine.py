@@ -6,8 +6,8 @@ from types import ModuleType
 from typing import Self
 
 from holdfast import compose
-from holdfast.authoring.activity import AnyActivity
 from holdfast.authoring.launcher import Launcher
+from holdfast.authoring.provided import ContextFactory
 from holdfast.authoring.registry import Registry
 from holdfast.authoring.retention import Retention
 from holdfast.authoring.validation import Duration
@@ -37,6 +37,9 @@ class Engine(Client):
     newest steps, but leaves the store consistent.
     `payload_limit` is the largest argument list, result or event in bytes (default 32 MiB).
     `launchers`, by queue, start programs for external activities (`hf.Launcher`).
+    `activities` takes functions, methods and objects: of an object all marked methods are registered (A11).
+    `context`, a function that returns an async context manager, makes what `hf.context` returns in the bodies of
+    activities (A12). It is entered before the worker takes work, and left when its bodies have ended.
     `build` names the build of the code for `holdfast builds`, such as a commit. The default is the variable
     HOLDFAST_BUILD, and without it a hash of the registered code.
     With `tracing`, True or an OpenTelemetry tracer provider, it writes spans, and with `metrics`, True or a meter
@@ -50,7 +53,7 @@ class Engine(Client):
         *,
         modules: Iterable[ModuleType] = (),
         workflows: Iterable[AnyWorkflow] = (),
-        activities: Iterable[AnyActivity] = (),
+        activities: Iterable[object] = (),
         flows: Iterable[AnyWorkflow] = (),
         queues: Iterable[str] | None = None,
         max_activities: int = DEFAULT_MAX_ACTIVITIES,
@@ -60,6 +63,7 @@ class Engine(Client):
         durability: str = "full",
         payload_limit: int = PAYLOAD_LIMIT_BYTES,
         launchers: Mapping[str, Launcher] | None = None,
+        context: ContextFactory | None = None,
         build: str | None = None,
         tracing: Tracing = None,
         metrics: Metrics = None,
@@ -75,6 +79,7 @@ class Engine(Client):
             lease=lease,
             loop_timeout=loop_timeout,
             launchers=launchers,
+            context=context,
             build=build,
             retention=retention,
         )

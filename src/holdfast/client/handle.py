@@ -11,6 +11,7 @@ from holdfast.authoring.handlers import Query, Update
 from holdfast.authoring.validation import Duration, checked_duration_ms, checked_integer
 from holdfast.client.instance_calls import InstanceCalls
 from holdfast.client.queries import QUERY_SECONDS
+from holdfast.client.update_handle import UpdateHandle
 from holdfast.client.views.history import Change, export, watch
 from holdfast.client.views.instances import (
     NEWEST,
@@ -47,6 +48,8 @@ class Handle(Generic[R_co]):
     means the newest instance of that id, at each call.
     """
 
+    sent_update: UpdateHandle[Any] | None
+    """The update of ``start(..., update=...)``; None for every other handle."""
     is_new: bool
     """Whether the start that returned this handle created the instance, and did not find it."""
     number: InstanceNumber | None
@@ -60,7 +63,9 @@ class Handle(Generic[R_co]):
         *,
         number: InstanceNumber | None = None,
         is_new: bool = False,
+        sent_update: UpdateHandle[Any] | None = None,
     ) -> None:
+        self.sent_update = sent_update
         self.is_new = is_new
         self.number = number
         self._calls = calls
@@ -242,6 +247,49 @@ class Handle(Generic[R_co]):
         the update. After a `TimeoutError` the update continues.
         """
         send = self._calls.updates.update
+        return await send(self._id, self.number, update, args, update_id=id, returns=returns, within=timeout)
+
+    @overload
+    async def start_update(
+        self,
+        update: Update[T],
+        *args: Any,
+        id: str | None = None,
+        timeout: Limit = None,  # noqa: ASYNC109
+    ) -> UpdateHandle[T]: ...
+    @overload
+    async def start_update(
+        self,
+        update: str,
+        *args: Any,
+        id: str | None = None,
+        returns: type[T],
+        timeout: Limit = None,  # noqa: ASYNC109
+    ) -> UpdateHandle[T]: ...
+    @overload
+    async def start_update(
+        self,
+        update: str,
+        *args: Any,
+        id: str | None = None,
+        returns: Any = Any,
+        timeout: Limit = None,  # noqa: ASYNC109
+    ) -> UpdateHandle[Any]: ...
+    async def start_update(
+        self,
+        update: "str | Update[Any]",
+        *args: Any,
+        id: str | None = None,  # noqa: A002
+        returns: Any = Any,
+        timeout: Limit = None,  # noqa: ASYNC109 - the name is part of the design
+    ) -> UpdateHandle[Any]:
+        """Send an update, and return its handle when the workflow has accepted it: its validator passed, and that is
+        on disk (G17). `UpdateHandle.result` waits for the result of the function.
+
+        Raises as `update` does, except for the errors of the function, which `UpdateHandle.result` raises. After a
+        `TimeoutError` the update is still applied when a worker takes it.
+        """
+        send = self._calls.updates.start_update
         return await send(self._id, self.number, update, args, update_id=id, returns=returns, within=timeout)
 
     async def release(

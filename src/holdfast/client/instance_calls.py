@@ -13,10 +13,10 @@ from holdfast.authoring.events import Event, encoded_event, named_value
 from holdfast.authoring.registry import Registry
 from holdfast.authoring.validation import StartTime, checked_name, checked_reason, checked_start_ms
 from holdfast.authoring.workflow import BoundWorkflow, Workflow
-from holdfast.client.embedded_worker import EmbeddedWorker
+from holdfast.client.embedded_worker import EmbeddedWorker, brings_update
 from holdfast.client.pause_calls import PauseCalls
 from holdfast.client.queries import QueryClient
-from holdfast.client.updates import UpdateClient
+from holdfast.client.updates import UpdateClient, described, with_trace
 from holdfast.client.views.instances import require_there
 from holdfast.compose import open_contract_of, search_store_of
 from holdfast.core.admission import EventVerdict, IdPolicy, IdPolicyOption
@@ -128,6 +128,7 @@ class InstanceCalls:
         start_at: StartTime | None = None,
         trace: bool = False,
         attributes: Mapping[str, AttributeValue] | None = None,
+        update: Deliver | None = None,
     ) -> StartedInstance:
         """Create an instance or find it, by the policy for ids (G3). `is_named`: the caller gave the id.
 
@@ -145,6 +146,7 @@ class InstanceCalls:
                 trace=trace,
                 attributes=attributes,
                 context=context,
+                update=update,
             )
 
     async def _start(
@@ -160,6 +162,7 @@ class InstanceCalls:
         trace: bool,
         attributes: Mapping[str, AttributeValue] | None,
         context: str,
+        update: Deliver | None,
     ) -> StartedInstance:
         """`context` is the trace context of the start (M4)."""
         session = self.session
@@ -185,7 +188,9 @@ class InstanceCalls:
             input=call.encoded,
             input_hash=input_hash(call.encoded),
             policy=parse_enum(IdPolicy, policy, "policy for ids"),
-            mail=None if event is None else self._event(instance_id, *named_value(event), context=context),
+            mail=with_trace(update, context)
+            if event is None
+            else self._event(instance_id, *named_value(event), context=context),
             deadline=deadline,
             key=None if call.flow is None else call.flow.first_key,
             start_at_ms=start_at_ms,
@@ -196,7 +201,7 @@ class InstanceCalls:
         outcome = await self.local.commit_start(start, started, is_named=is_named)
         match outcome:
             case StartedInstance():
-                self._announce(start, outcome)
+                await self._announce(start, outcome)
                 return outcome
             case Rejected():
                 raise InstanceConflict(outcome.reason)
@@ -219,14 +224,18 @@ class InstanceCalls:
             manual=True,
         )
 
-    def _announce(self, start: Start, outcome: StartedInstance) -> None:
-        """Wake the waiters and the worker of this process for the event and the replaced instance of a start."""
-        if outcome.mail is not None:
-            self.session.poll_work()
-            was_delivered(start.id, outcome.mail, start.mail)
+    async def _announce(self, start: Start, outcome: StartedInstance) -> None:
+        """Wake the waiters and the worker of this process for the message and the replaced instance of a start."""
         if outcome.replaced is not None:
             self.session.instance_closed(start.id, outcome.replaced)
             self.session.poll()  # the parent of the replaced instance may be live here
+        if outcome.mail is None:
+            return
+        self.session.poll_work()
+        if start.mail is not None and brings_update(start):
+            await self.updates.check_delivered(start.mail, outcome.mail, described(start.mail))
+        else:
+            was_delivered(start.id, outcome.mail, start.mail)
 
     # ------------------------------------------------------------ results
 

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping
 from types import ModuleType, TracebackType
 from typing import Any, Self
 
-from holdfast.authoring.activity import AnyActivity
 from holdfast.authoring.launcher import Launcher
+from holdfast.authoring.provided import ContextFactory
 from holdfast.authoring.registry import Registry
 from holdfast.authoring.retention import Retention
 from holdfast.authoring.validation import Duration, checked_duration_ms
@@ -31,6 +31,9 @@ class Worker:
     as for `hf.Engine`.
     `tracing` and `metrics` are as for `Engine`, and apply to the client as well.
     `retention` says how long closed instances of its workflows are kept, unless a workflow has a retention of its own.
+    `activities` takes functions, methods and objects: of an object all marked methods are registered (A11).
+    `context`, a function that returns an async context manager, makes what `hf.context` returns in the bodies of
+    activities (A12). It is entered before the worker takes work, and left when its bodies have ended.
     """
 
     def __init__(
@@ -39,7 +42,7 @@ class Worker:
         *,
         modules: Iterable[ModuleType] = (),
         workflows: Iterable[AnyWorkflow] = (),
-        activities: Iterable[AnyActivity] = (),
+        activities: Iterable[object] = (),
         flows: Iterable[AnyWorkflow] = (),
         queues: Iterable[str] | None = None,
         max_activities: int = DEFAULT_MAX_ACTIVITIES,
@@ -48,6 +51,7 @@ class Worker:
         loop_timeout: Duration | None = LOOP_TIMEOUT_MS / 1000,
         payload_limit: int | None = None,
         launchers: Mapping[str, Launcher] | None = None,
+        context: ContextFactory | None = None,
         build: str | None = None,
         tracing: Tracing = None,
         metrics: Metrics = None,
@@ -67,6 +71,7 @@ class Worker:
             loop_timeout=loop_timeout,
             payload_limit=payload_limit,
             launchers=launchers,
+            context=context,
             build=build,
             retention=retention,
         )

@@ -556,6 +556,8 @@ class WorkflowRun:
 
     def _finish(self, main: "asyncio.Task[Any]", deadline: Callable[[], bool] | None) -> None:
         context = self.context
+        if self._updates is not None and not self.is_cleaning_up:
+            self._updates.warn_if_unfinished()
         while context.loop.cancel_left_over(main, deadline=deadline):
             if self._state is None or not self._state.conditions.settle(deadline):
                 self.is_cleaning_up = True
@@ -576,28 +578,29 @@ class WorkflowRun:
             given = Payload(msgspec.Raw(continuation.encoded))
             self._end(ev.ContinuedAsNew(input=given, on_newest=continuation.on_newest))
             return
-        retry: RetryLater | None = None
-        if error is not None:
-            retry = self._retry_of(error)
-        else:
-            try:
-                result = main.result()
-                data = self._code.signature.encode_result(result)
-                context.checked(data, f"the result of {self._code.name}()", result)
-            except PayloadError as unserialisable:
-                error = unserialisable  # not retried: the next execution would return it again
-            else:
-                self._end(ev.ExecutionCompleted(result=Payload(msgspec.Raw(data))))
-                return
+        retry = None if error is None else self._retry_of(error)
+        if error is None and (error := self._complete(main)) is None:
+            return
         declared = self._code.declared_failures
         if declared is not None and not context.replaying and not is_declared(error, declared):
             raise undeclared(self._code.name, error)
         self._fail(error, retry)
 
+    def _complete(self, main: "asyncio.Task[Any]") -> PayloadError | None:
+        """End with the result of the code. Returns the error of one that cannot be stored; it is not retried."""
+        try:
+            result = main.result()
+            data = self._code.signature.encode_result(result)
+            self.context.checked(data, f"the result of {self._code.name}()", result)
+        except PayloadError as unserialisable:
+            return unserialisable
+        self._end(ev.ExecutionCompleted(result=Payload(msgspec.Raw(data))))
+        return None
+
     def _fail(self, error: BaseException, retry: RetryLater | None = None) -> None:
         context = self.context
         context.errors = (*context.errors, error)
-        failure = failure_of(error)
+        failure = Payload(msgspec.Raw(_encode(failure_of(error))))
         retry_at_ms: int | None = None
         if retry is not None:
             retry_at_ms = self.now_ms + retry.delay_ms
@@ -607,7 +610,7 @@ class WorkflowRun:
             context.log(
                 logging.WARNING, what, self.identity.execution, retry.delay_ms / MILLISECONDS, describe_error(error)
             )
-        self._end(ev.ExecutionFailed(failure=Payload(msgspec.Raw(_encode(failure))), retry_at_ms=retry_at_ms))
+        self._end(ev.ExecutionFailed(failure=failure, retry_at_ms=retry_at_ms))
 
     def _retry_of(self, error: BaseException) -> RetryLater | None:
         """The retry of this execution, by the policy of the workflow (G18). A cancelled one is not retried."""

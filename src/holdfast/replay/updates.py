@@ -5,7 +5,9 @@ handler is workflow code like any other, and may await any durable call.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable
+from contextvars import Context, ContextVar
 from inspect import isawaitable
 from typing import Any, Final
 
@@ -21,6 +23,10 @@ from holdfast.replay.loop.tasks import Evicted
 from holdfast.replay.queries import Handler, call_read_only, failed_reply
 
 _encode: Final = msgspec.json.Encoder().encode
+handled_update: Final[ContextVar[ev.UpdateAccepted | None]] = ContextVar("holdfast_update", default=None)
+"""The update whose handler or validator runs, also in the tasks that they create."""
+MOST_NAMED: Final = 10
+"""How many unfinished updates one warning names."""
 
 
 class UpdateHandler(Handler):
@@ -32,11 +38,17 @@ class UpdateHandler(Handler):
         super().__init__(name, fn)
         self.validator: Callable[..., object] | None = None
 
-    def validate(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> object:
+    def context_of(self, event: ev.UpdateAccepted) -> Context:
+        """The context in which an update is validated and handled."""
+        context = self.context.copy()
+        context.run(handled_update.set, event)
+        return context
+
+    def validate(self, event: ev.UpdateAccepted, args: tuple[Any, ...], kwargs: dict[str, Any]) -> object:
         """Call the validator. Its result does not count, except an awaitable, which is refused."""
         if self.validator is None:
             return None
-        found = self.context.copy().run(self.validator, *args, **kwargs)
+        found = self.context_of(event).run(self.validator, *args, **kwargs)
         return found if isawaitable(found) else None
 
 
@@ -48,8 +60,8 @@ class Updates:
     def __init__(self, context: RunContext) -> None:
         self._context = context
         self.handlers: dict[str, UpdateHandler] = {}
-        self.open: set[str] = set()
-        """The ids of updates that were accepted and are not answered yet."""
+        self.open: dict[str, str] = {}
+        """The updates that were accepted and are not answered yet: their names by their ids, in their order."""
 
     def accepts(self, event: ev.UpdateAccepted) -> bool:
         """Whether an update is accepted. A refusal is answered with this turn, and is not recorded in the history.
@@ -71,7 +83,7 @@ class Updates:
             args, kwargs = handler.signature.decode_arguments(context.data_of(event.input))
             if handler.validator is not None:
                 what = f"the validator of update {event.name!r}"
-                _, logs = call_read_only(context, what, lambda: handler.validate(args, kwargs))
+                _, logs = call_read_only(context, what, lambda: handler.validate(event, args, kwargs))
                 if logs:
                     context.output.ensure_effects().logs.extend(logs)
         except KeyboardInterrupt:
@@ -90,10 +102,25 @@ class Updates:
                 f"the history has an update {event.name!r}, and the code has registered no handler of that name"
             )
         context = self._context
-        self.open.add(event.id)
+        self.open[event.id] = event.name
         context.output.ensure_effects().answer_update(event.id, None)
         name = f"update {event.name} {event.id}"
-        context.loop.create_task(self._handle(handler, event), name=name, context=handler.context.copy())
+        context.loop.create_task(self._handle(handler, event), name=name, context=handler.context_of(event))
+
+    def warn_if_unfinished(self) -> None:
+        """Log the updates whose handlers the end of the execution cancels (G16)."""
+        if not self.open:
+            return
+        shown = [f"{name!r} (id {update_id!r})" for update_id, name in list(self.open.items())[:MOST_NAMED]]
+        more = len(self.open) - len(shown)
+        self._context.log(
+            logging.WARNING,
+            "the workflow ended while the handlers of %d of its updates had not finished: %s%s; "
+            "await hf.wait_until(hf.all_handlers_finished) before the end lets them finish",
+            len(self.open),
+            ", ".join(shown),
+            f" and {more} more" if more else "",
+        )
 
     async def _handle(self, handler: UpdateHandler, event: ev.UpdateAccepted) -> None:
         context = self._context
@@ -127,6 +154,6 @@ class Updates:
     def _finish(self, command: ev.UpdateHandlerCompleted | ev.UpdateHandlerFailed, reply: Reply) -> None:
         context = self._context
         context.loop.check_evicted()
-        self.open.discard(command.id)
+        self.open.pop(command.id, None)
         context.output.events.append(command)
         context.output.ensure_effects().answer_update(command.id, reply)

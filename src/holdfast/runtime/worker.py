@@ -32,6 +32,7 @@ from holdfast.runtime.duties.lost_workers import LostWorkers
 from holdfast.runtime.duties.maintenance import Maintenance
 from holdfast.runtime.duties.reconciler import Reconciler
 from holdfast.runtime.duties.retention import RetentionDuty
+from holdfast.runtime.provided_context import ProvidedContext
 from holdfast.runtime.queries import QueryService
 from holdfast.runtime.run_factory import RunFactory
 from holdfast.runtime.session import StoreSession
@@ -83,7 +84,10 @@ class WorkerRuntime:
         self.lease = WorkerLease(session, self._current_registration, lease_ms=options.lease_ms, events=self)
         self.committer = Committer(session, self.lease, session.platform.fault_hook)
         limit = options.payload_limit or session.payload_limit
-        context = WorkerContext(session, registry, self.lease, self.committer, self._work, limit, options.build)
+        self.provided = ProvidedContext(options.context)
+        context = WorkerContext(
+            session, registry, self.lease, self.committer, self._work, limit, self.provided, options.build
+        )
         self.slots = ActivitySlots(registry, options.queues, options.max_activities, self._work)
         self.attempts = AttemptRunner(context, self.slots)
         marker = CrashMarker(session.store.crash_marker_folder)
@@ -154,8 +158,9 @@ class WorkerRuntime:
     # ------------------------------------------------------------ life cycle
 
     async def start(self) -> None:
-        """Register, take over from workers that died on this machine, and begin to work."""
+        """Make the context, register, take over from workers that died on this machine, and begin to work."""
         self.registry.check()
+        await self.provided.enter()
         self._registration = self._make_registration()
         await self.lease.register(self.runs.loop_rules(self._options.lease_ms, self._options.loop_timeout_ms))
         self.runs.marker.open(self.lease.key)
@@ -200,6 +205,7 @@ class WorkerRuntime:
             await self.lost_workers.mark_lost(self.lease.key, at_deadline=False, is_clean=True)
         self.runs.stop()  # not before: code is torn down until here, and may spin
         await self.attempts.close()
+        await self.provided.leave()
         await self.lease.close()
         self.stopped.set()
 
@@ -209,6 +215,7 @@ class WorkerRuntime:
         self.lease.halt()
         await self.lease.settle()
         await self.attempts.close()
+        await self.provided.leave()
         self.turns.evict_all(starting=True)
         self.runs.stop(is_clean=False)
         await self.lease.close()

@@ -3,10 +3,12 @@
 import msgspec
 
 from holdfast.authoring.launcher import Launcher
+from holdfast.authoring.provided import ContextFactory
 from holdfast.authoring.registry import Registry
 from holdfast.authoring.retention import Retention
 from holdfast.payloads.limits import PayloadLimit
 from holdfast.runtime.committer import Committer
+from holdfast.runtime.provided_context import ProvidedContext
 from holdfast.runtime.session import StoreSession
 from holdfast.runtime.signals import PollSignal
 from holdfast.runtime.worker_lease import WorkerLease
@@ -26,6 +28,8 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     """None: the limit of the client."""
     launchers: dict[str, Launcher] = msgspec.field(default_factory=dict[str, Launcher])
     """The launchers of external activities, by queue."""
+    context: ContextFactory | None = None
+    """Makes what `hf.context` returns in the bodies of this worker (A12)."""
     build: str = ""
     """The name of the build of the code; empty: the hash of the registered code."""
     retention: Retention | None = None
@@ -42,6 +46,7 @@ class WorkerContext(msgspec.Struct, frozen=True):
     work: PollSignal
     """Wakes the claimer: set by any part that may have made something claimable."""
     payload_limit: PayloadLimit
+    provided: ProvidedContext
     named_build: str
     """The name of the build that the worker was given; empty if none."""
 

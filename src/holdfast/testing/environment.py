@@ -15,6 +15,7 @@ from typing import Any, Final, Self, TypeVar
 import msgspec
 
 from holdfast.authoring.activity import AnyActivity
+from holdfast.authoring.provided import ContextFactory
 from holdfast.authoring.workflow import AnyWorkflow
 from holdfast.client.embedded_worker import DEFAULT_MAX_ACTIVITIES, EmbeddedWorker
 from holdfast.client.engine import Engine
@@ -57,13 +58,14 @@ class Environment(Engine):
         *,
         modules: Iterable[ModuleType] = (),
         workflows: Iterable[AnyWorkflow] = (),
-        activities: Iterable[AnyActivity] = (),
+        activities: Iterable[object] = (),
         flows: Iterable[AnyWorkflow] = (),
         replace: Mapping[Replaceable, Body | BaseException] | None = None,
         queues: Iterable[str] | None = None,
         max_activities: int = DEFAULT_MAX_ACTIVITIES,
         cache_size: int = DEFAULT_CACHE_SIZE,
         fault_hook: FaultHook | None = None,
+        context: ContextFactory | None = None,
     ) -> None:
         self._time = time = EnvironmentClock()
         self._fault_hook = fault_hook
@@ -82,6 +84,7 @@ class Environment(Engine):
             max_activities=max_activities,
             cache_size=cache_size,
             durability=DURABILITY,
+            context=context,
             _platform=Platform(
                 providers=self._time,
                 make_lease=StaticLease,

@@ -77,7 +77,7 @@ class Replacements:
 
     def _known(self, activity: object) -> Activity[..., Any]:
         for known in self._real.values():
-            if known is activity:
+            if known is activity or (isinstance(activity, Activity) and known.declaration is activity.declaration):
                 return known
         if not isinstance(activity, Activity):
             raise UsageError(f"{activity!r} is not marked with @hf.activity")

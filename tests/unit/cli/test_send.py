@@ -80,7 +80,11 @@ def test_C1_a_command_asks_updates_and_watches_what_a_worker_has(filled: Command
         broken = filled("query", "it", "total", '["x"]')
         assert broken.code == 1
         assert "argument `factor` cannot be read" in broken.err
-        assert filled("update", "it", "add", "-i", "5").out == "9\n"
+        sent = filled("update", "it", "add", "-i", "5", "--id", "two", "--no-wait")
+        assert json.loads(sent.out) == {"id": "it", "update": "two"}
+        assert filled("update-result", "it", "two").out == "9\n"
+        assert "'three' of 'it' was not taken" in filled.refused("update-result", "it", "three")
+        assert "no instance has the id 'nobody'" in filled.refused("update-result", "nobody", "two")
         watched = filled("watch", "it")
         assert watched.code == 0
         assert watched.out.split("  ")[1:] == ["COMPLETED", "turn 4", "workflow completed", "2 in it\n"]

@@ -137,6 +137,7 @@ EXISTING_STORE = [
     ["event", "x", "y"],
     ["query", "x", "y"],
     ["update", "x", "y"],
+    ["update-result", "x", "y"],
     ["release", "x", "y"],
     ["attributes", "x"],
     ["attributes", "x", "a=1"],

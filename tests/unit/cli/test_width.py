@@ -70,6 +70,7 @@ LINES = [
     ["event", "bad", "approval_of_the_customer_who_has_waited_for_long_enough"],
     ["query", "bad", "total_of_everything_that_was_ordered_by_the_customer", "--timeout", "0.01"],
     ["update", "bad", "total_of_everything_that_was_ordered_by_the_customer"],
+    ["update-result", "bad", "the_id_of_an_update_that_nobody_has_sent_to_this_instance"],
     ["release", "bad", "the_review_of_everything_that_was_ordered_by_the_customer"],
     ["attributes", "good", 'note="the customer does not need it any more, and so on"'],
     ["cancel", "bad", "--reason", "the customer does not need it any more"],

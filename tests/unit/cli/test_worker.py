@@ -20,6 +20,12 @@ from tests.unit.cli.commands import Command
         (["shop.py", "--lease", "0.5"], "--lease must be 1 to 3,600 seconds, not 0.5"),
         (["shop.py", "--lease", "nan"], "--lease must be"),
         (["shop.py", "--lease", "1e9"], "--lease must be"),
+        (
+            ["shop.py", "--context", "make_clients"],
+            "--context 'make_clients' names no function; write FILE.py:FUNCTION",
+        ),
+        (["shop.py", "--context", "empty.py:make"], "--context 'empty.py:make': empty.py has no 'make'"),
+        (["shop.py", "--context", "empty.py:NUMBER"], "context takes a function"),
         (["shop.py", "--drain-timeout", "-1"], "--drain-timeout must be"),
         (["shop.py", "--store", "ftp://x"], "nor a postgresql:// URL"),
         (["shop.py", "--store", ":memory:"], "memory"),
@@ -29,7 +35,7 @@ from tests.unit.cli.commands import Command
 )
 def test_bad_input_is_told_and_makes_no_store(holdfast: Command, words: list[str], sentence: str) -> None:
     (holdfast.folder / "broken.py").write_text("raise ValueError('no')\n", "utf-8")
-    (holdfast.folder / "empty.py").write_text("import holdfast\n", "utf-8")
+    (holdfast.folder / "empty.py").write_text("import holdfast\n\nNUMBER = 7\n", "utf-8")
     assert sentence in holdfast.refused("worker", *words)
     assert not list(holdfast.folder.glob("*.db*"))
 

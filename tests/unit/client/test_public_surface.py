@@ -9,7 +9,21 @@ import holdfast as hf
 from holdfast import errors
 
 CLIENT = {
-    *("builds", "close", "count", "delete", "get", "list", "prune", "queues", "restored", "run", "start", "workers"),
+    *(
+        "builds",
+        "close",
+        "count",
+        "delete",
+        "get",
+        "get_update",
+        "list",
+        "prune",
+        "queues",
+        "restored",
+        "run",
+        "start",
+        "workers",
+    ),
 }
 ENGINE = CLIENT | {"abandoned_threads", "open"}
 WORKER = {"drain", "key", "run", "running", "stop", "wait"}
@@ -31,6 +45,8 @@ HANDLE = {
     "pause",
     "resume",
     "retry_blocked",
+    "sent_update",
+    "start_update",
     "state",
     "terminate",
     "update",

@@ -149,6 +149,13 @@ class ChildContext:
         )
 
     @property
+    def worker_context(self) -> Any:
+        raise UsageError(
+            f"hf.context: {self._info.activity} has process=True, and the context of a worker stays in its process; "
+            "make what the body needs in the body"
+        )
+
+    @property
     def info(self) -> ActivityInfo:
         return self._info._replace(is_cancelled=self._has_to_stop())
 

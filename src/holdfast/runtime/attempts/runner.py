@@ -112,6 +112,7 @@ class AttemptRunner:
             now_ms=self._now_ms,
             lease=self._context.lease,
             beat=self._commit_heartbeat,
+            provided=self._context.provided.value,
         )
         return self._host
 

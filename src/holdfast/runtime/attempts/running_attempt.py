@@ -97,6 +97,8 @@ class AttemptHost(msgspec.Struct, frozen=True):
     lease: WorkerLease
     beat: Callable[[HeartbeatAttempt], None]
     """Commits a heartbeat."""
+    provided: Any
+    """What `context=` made, for `hf.context`."""
 
 
 class RunningAttempt:
@@ -261,6 +263,10 @@ class RunningAttempt:
             _time_of(attempt.started_at_ms or attempt.scheduled_at_ms),
             None if self.deadline_ms is None else _time_of(self.deadline_ms),
         )
+
+    @property
+    def worker_context(self) -> Any:
+        return self._host.provided
 
     @property
     def identity(self) -> AttemptIdentity:

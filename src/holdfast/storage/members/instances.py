@@ -48,7 +48,7 @@ class Start(CommitMember, frozen=True):
     first: Turn | None = None
     payloads: tuple[LargePayload, ...] = ()
     mail: Deliver | None = None
-    """An event for the instance that has the id after this start."""
+    """An event or an update for the instance that has the id after this start (G17)."""
     mail_taken: bool = False
     """The first turn has applied the event: it is delivered only if the start finds an instance."""
     deadline: Deadline | None = None

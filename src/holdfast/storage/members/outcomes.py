@@ -76,7 +76,7 @@ class StartedInstance(Record, frozen=True):
     replaced: InstanceNumber | None = None
     """The open instance that was terminated for it, by the policy `terminate_existing`."""
     mail: "Delivered | None" = None
-    """The outcome of the event that came with the start."""
+    """The outcome of the event or update that came with the start."""
     ended: tuple[EndedInstance, ...] = ()
 
 

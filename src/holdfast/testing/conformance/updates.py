@@ -7,7 +7,7 @@ from holdfast.core.history import CancelRequested, Payload, UpdateAccepted, deco
 from holdfast.core.updates import MAX_OPEN_UPDATES, UpdateState
 from holdfast.storage.members.instances import Block, Release
 from holdfast.storage.members.messages import Deliver
-from holdfast.storage.members.outcomes import Rejected
+from holdfast.storage.members.outcomes import Rejected, StartedInstance
 from holdfast.storage.members.turns import NextExecution, UpdateAnswer
 from holdfast.storage.records import Fence, InstanceId, InstanceRecord
 from holdfast.testing.conformance.bench import ANNA, Bench, Rules, applied, check, closing, start, turn
@@ -67,6 +67,30 @@ class UpdateRules(Rules):
             check(await deliver(bench, update("a", data=b"2")) is EventVerdict.CONFLICT)
             check(await deliver(bench, update("a", name="take")) is EventVerdict.CONFLICT)
             check(len(await inbox(bench, record)) == 1)
+
+        self.on_bench(case)
+
+    def test_G17_a_start_brings_an_update_to_a_new_and_to_an_existing_instance(self) -> None:
+        async def case(bench: Bench) -> None:
+            created = await bench.one(start("a", mail=update("a")))
+            check(isinstance(created, StartedInstance) and created.created and created.mail is not None)
+            record = created.instance if isinstance(created, StartedInstance) else await bench.started("b")
+            check(await state_of(bench, record) is UpdateState.ASKED)
+            check(len(await inbox(bench, record)) == 1)
+            for update_id, verdict in (("one", EventVerdict.DUPLICATE), ("two", EventVerdict.DELIVER)):
+                found = await bench.one(start("a", mail=update("a", update_id)))
+                check(isinstance(found, StartedInstance) and not found.created)
+                check(isinstance(found, StartedInstance) and found.mail is not None and found.mail.verdict is verdict)
+            check(len(await inbox(bench, record)) == len(("one", "two")))
+
+        self.on_bench(case)
+
+    def test_G17_the_update_of_a_start_that_is_rejected_is_not_delivered(self) -> None:
+        async def case(bench: Bench) -> None:
+            record = await bench.started("a")
+            check(isinstance(await bench.one(start("a", given=b"[9]", mail=update("a"))), Rejected))
+            check(await state_of(bench, record) is None)
+            check(await inbox(bench, record) == [])
 
         self.on_bench(case)
 

@@ -84,8 +84,10 @@ def _is_likely(member: Member) -> bool:
         case Turn():
             return _is_without_relatives(member)
         case Start():
-            return member.policy is IdPolicy.IDEMPOTENT and (
-                member.first is None or _is_without_relatives(member.first)
+            return (
+                member.policy is IdPolicy.IDEMPOTENT
+                and (member.first is None or _is_without_relatives(member.first))
+                and (member.mail is None or isinstance(member.mail.event, EventReceived))
             )
         case HandleRequest():
             return isinstance(member.action, Start) and _is_likely(member.action)
