@@ -34,6 +34,7 @@ SECTIONS: Final[dict[str, tuple[str, ...]]] = {
         "events",
         "Event",
         "raise_event",
+        "cancel",
         "start",
         "ChildHandle",
         "state",

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from holdfast.authoring.activity import (
         ActivityInfo,
         Cancelled,
-        Retry,
         StreamActivity,
         activity,
         activity_info,
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from holdfast.authoring.activity import ActivityLike as Activity
     from holdfast.authoring.attributes import attributes
     from holdfast.authoring.children import ChildHandle, start
-    from holdfast.authoring.events import Event, event, events, raise_event
+    from holdfast.authoring.events import Event, cancel, event, events, raise_event
     from holdfast.authoring.handlers import (
         Query,
         Update,
@@ -50,6 +49,7 @@ if TYPE_CHECKING:
     from holdfast.authoring.log import log
     from holdfast.authoring.provided import context
     from holdfast.authoring.retention import Retention
+    from holdfast.authoring.retry import Retry
     from holdfast.authoring.state import set_status, state, wait_until
     from holdfast.authoring.workflow import WorkflowLike as Workflow
     from holdfast.authoring.workflow import workflow
@@ -92,6 +92,7 @@ if TYPE_CHECKING:
         MailboxFull,
         PayloadError,
         QueryFailed,
+        RetryAfter,
         StoreError,
         StreamRestarted,
         UpdateFailed,
@@ -142,6 +143,7 @@ __all__ = [
     "QueryFailed",
     "Retention",
     "Retry",
+    "RetryAfter",
     "StoreError",
     "StreamActivity",
     "StreamRestarted",
@@ -164,6 +166,7 @@ __all__ = [
     "all_handlers_finished",
     "attributes",
     "backup",
+    "cancel",
     "connect",
     "context",
     "continue_as_new",
@@ -197,7 +200,6 @@ _NAMES = {
         "Activity",
         "ActivityInfo",
         "Cancelled",
-        "Retry",
         "StreamActivity",
         "activity",
         "activity_info",
@@ -206,7 +208,7 @@ _NAMES = {
     ),
     "authoring.attributes": ("attributes",),
     "authoring.children": ("ChildHandle", "start"),
-    "authoring.events": ("Event", "event", "events", "raise_event"),
+    "authoring.events": ("Event", "cancel", "event", "events", "raise_event"),
     "authoring.handlers": (
         "Query",
         "Update",
@@ -220,6 +222,7 @@ _NAMES = {
     "authoring.log": ("log",),
     "authoring.provided": ("context",),
     "authoring.retention": ("Retention",),
+    "authoring.retry": ("Retry",),
     "authoring.state": ("set_status", "state", "wait_until"),
     "authoring.workflow": ("Workflow", "workflow"),
     "authoring.workflow_api": (
@@ -261,6 +264,7 @@ _NAMES = {
         "MailboxFull",
         "PayloadError",
         "QueryFailed",
+        "RetryAfter",
         "StoreError",
         "StreamRestarted",
         "UpdateFailed",

@@ -9,8 +9,12 @@ The qualified names are stored with failures, so an error keeps its name and its
 """
 
 from collections.abc import Mapping
+from datetime import timedelta
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, cast
+
+MAX_RETRY_AFTER_SECONDS: Final = 366 * 24 * 3_600
+"""The longest delay that a body can choose for its retry."""
 
 
 class HoldfastError(Exception):
@@ -423,8 +427,29 @@ class ActivityClosed(HoldfastError):
     """The activity has its answer, or its workflow does not wait for it any more, so it cannot be cancelled."""
 
 
+class RetryAfter(HoldfastError):
+    """Raised by the body of an activity, or by a workflow that has a retry policy, to choose the delay of its retry.
+
+    ``raise hf.RetryAfter(30)``, with seconds or a timedelta, is a failure of the attempt as any other: the policy says
+    whether another one follows, and `delay_seconds`, at most 366 days, replaces the delay of the policy.
+    """
+
+    def __init__(self, delay: "float | timedelta", message: str = "") -> None:
+        seconds: object = delay.total_seconds() if isinstance(delay, timedelta) else delay
+        is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+        if not is_number or not 0 <= cast("float", seconds) <= MAX_RETRY_AFTER_SECONDS:
+            raise InvalidOption(
+                f"hf.RetryAfter takes 0 to {MAX_RETRY_AFTER_SECONDS:,} seconds or a timedelta, not {delay!r}"
+            )
+        self.delay_seconds = float(cast("float", seconds))
+        super().__init__(message or f"retry after {self.delay_seconds:g} s")
+
+
 class ActivityTimedOut(HoldfastError, TimeoutError):
     """An activity did not start, end or send a heartbeat in time."""
+
+    kind: Literal["schedule_to_start", "start_to_close", "schedule_to_close", "heartbeat"] | None = None
+    """The time-out that passed first; None if the failure was stored by a release that did not record it."""
 
 
 class StreamRestarted(HoldfastError):

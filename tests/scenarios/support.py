@@ -122,6 +122,11 @@ def history_of(path: Path, number: int) -> list[HistoryEvent]:
     return [event for (events,) in stored for event in decode_events(events)]
 
 
+def _is_retried(event: HistoryEvent) -> bool:
+    """Whether it ends an execution that the next one follows (G18)."""
+    return isinstance(event, ExecutionFailed) and event.retry_at_ms is not None
+
+
 def check_tables(path: Path) -> None:
     """The invariants of reliability.md section 2 that can be read off the tables of a store at any moment."""
     problems: list[str] = []
@@ -154,7 +159,7 @@ def _of_instance(path: Path, number: int, state: str, turn: int, owner: str | No
     if len(decided) != len(set(decided)):
         problems.append(f"something has two outcomes: {decided}")
     terminal = (ExecutionCompleted, ExecutionFailed, ExecutionCancelled, *FROM_OUTSIDE)
-    ends = [at for at, event in enumerate(events) if isinstance(event, terminal)]
+    ends = [at for at, event in enumerate(events) if isinstance(event, terminal) and not _is_retried(event)]
     is_closed = InstanceState(state) in INSTANCE_FINAL
     if is_closed and ends != [len(events) - 1]:
         problems.append(f"closed, with terminal events at {ends} of {len(events)}")

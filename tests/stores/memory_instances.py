@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 from tests.stores.memory_attempts import (
+    apply_cancel_activity,
     apply_completion,
     cancel_attempts,
     close_attempt,
@@ -50,6 +51,7 @@ from holdfast.core.admission import (
     ExistingInstance,
     StartIdentity,
     StartVerdict,
+    decide_child_start,
     decide_event,
     decide_start,
 )
@@ -63,13 +65,16 @@ from holdfast.core.history import (
     ChildRefused,
     ChildStarted,
     EventReceived,
+    SendJudged,
     UpdateAccepted,
+    encode_event,
 )
 from holdfast.core.leases import MAX_LOST_OWNERS, SUSPECT_AFTER
 from holdfast.core.lifecycle import InstanceState
 from holdfast.core.queries import MAX_QUERIES
 from holdfast.core.updates import REFUSALS, REJECTION_KEPT_MS, UpdateState, decide_update
 from holdfast.storage.instance_endings import REPLACED
+from holdfast.storage.members.attempts import CancelActivity
 from holdfast.storage.members.instances import (
     Block,
     ClaimInstances,
@@ -240,16 +245,18 @@ def _write_effects(tables: MemoryTables, turn: Turn, effects: TurnEffects, numbe
         exit_response(tables, response)
     for activity in effects.abandoned:
         cancel_attempts(tables, number, (execution, activity))
+    for activity in effects.activities_asked:
+        apply_cancel_activity(tables, CancelActivity(number=number, execution=execution, activity=activity))
     for timer in effects.timers_started:
         tables.timers.insert((number, execution, timer.timer), timer)
     tables.timers.remove_all((number, execution, timer) for timer in effects.timers_ended)
     ended = _write_children(tables, effects, number, execution)
-    _write_mailbox(tables, effects, number)
+    _write_mailbox(tables, effects, number, execution)
     _write_values(tables, effects, number)
     return ended + _leave(tables, turn, effects, number)
 
 
-def _write_mailbox(tables: MemoryTables, effects: TurnEffects, number: InstanceNumber) -> None:
+def _write_mailbox(tables: MemoryTables, effects: TurnEffects, number: InstanceNumber, execution: int) -> None:
     row = tables.instances[number]
     tables.instances.change(
         number,
@@ -260,7 +267,12 @@ def _write_mailbox(tables: MemoryTables, effects: TurnEffects, number: InstanceN
     tables.received.remove_all((number, message_id) for message_id in effects.ids_set_aside)
     for message in effects.sent:
         outcome = apply_deliver(tables, message)
-        if not isinstance(outcome, Delivered) or outcome.verdict not in TAKEN:
+        if message.reply_to is not None:
+            verdict = outcome.verdict if isinstance(outcome, Delivered) else EventVerdict.UNKNOWN
+            judged = SendJudged(time_ms=tables.now_ms, number=message.reply_to, verdict=verdict.name)
+            tables.put_in_inbox(number, execution, encode_event(judged))
+            tables.wake(number)
+        elif not isinstance(outcome, Delivered) or outcome.verdict not in TAKEN:
             logger.warning("a message of a workflow for %r was not delivered: %s", message.id, outcome)
 
 
@@ -344,9 +356,9 @@ def _start_next_execution(
 
 def _write_children(tables: MemoryTables, effects: TurnEffects, number: InstanceNumber, execution: int) -> Ended:
     """Create the children of a turn, and cancel those that it names. Returns the children that ended at once."""
-    for new in effects.children:
-        _create_child(tables, new, tables.instances[number], execution)
     ended: list[EndedInstance] = []
+    for new in effects.children:
+        ended += _create_child(tables, new, tables.instances[number], execution)
     for cancelled in effects.children_cancelled:
         child = _child(tables, number, execution, cancelled.child)
         request = CancelRequested(time_ms=0, reason=cancelled.reason, descendants=cancelled.descendants)
@@ -361,17 +373,26 @@ def _child(tables: MemoryTables, number: InstanceNumber, execution: int, step: i
     return next((row for row in children if row.parent is not None and row.parent.child == step), None)
 
 
-def _create_child(tables: MemoryTables, new: NewChild, parent: Instance, execution: int) -> None:
+def _create_child(tables: MemoryTables, new: NewChild, parent: Instance, execution: int) -> Ended:
     """The child with its start in its inbox; or, if the id is taken, the refusal in the inbox of its parent (G11)."""
     require(_child(tables, parent.number, execution, new.child) is None, f"child {new.child} was started before")
     existing, now_ms = tables.current(new.id), tables.now_ms
     if existing is not None and not new.named and _may_take_id_of(existing, parent):
         tables.instances.change(existing.number, superseded_at_ms=now_ms)
         existing = None
+    ended: Ended = ()
+    if existing is not None and new.named:
+        verdict = decide_child_start(existing.state, new.policy)
+        if verdict is StartVerdict.REPLACE and not _is_above(tables, existing.number, parent):
+            ended = terminate(tables, existing, REPLACED)
+            verdict = StartVerdict.CREATE
+        if verdict is StartVerdict.CREATE:
+            tables.instances.change(existing.number, superseded_at_ms=now_ms)
+            existing = None
     if existing is not None:
         reason = f"the id {new.id!r} is taken, so no child of {new.workflow!r} was started with it"
         tell_parent(tables, parent.number, execution, ChildRefused(time_ms=now_ms, child=new.child, reason=reason))
-        return
+        return ()
     number = tables.next_number()
     row = Instance(
         number=number,
@@ -401,6 +422,15 @@ def _create_child(tables: MemoryTables, new: NewChild, parent: Instance, executi
         set_deadline(tables, number, new.deadline)
     if new.named:
         tell_parent(tables, parent.number, execution, ChildStarted(time_ms=now_ms, child=new.child))
+    return ended
+
+
+def _is_above(tables: MemoryTables, number: InstanceNumber, below: Instance) -> bool:
+    """Whether an instance is `below` itself or one of its ancestors."""
+    current: Instance | None = below
+    while current is not None and current.number != number:
+        current = None if current.parent is None else tables.instances.get(current.parent.number)
+    return current is not None
 
 
 def _may_take_id_of(existing: Instance, parent: Instance) -> bool:

@@ -42,6 +42,8 @@ FLOW_COMMANDS = set(get_args(ev.FlowCommand))
 EXTERNAL_ENDS = set(get_args(ev.ExternalEnd))
 CODE_ENDS = {ev.ExecutionCompleted, ev.ExecutionFailed, ev.ExecutionCancelled, ev.ContinuedAsNew}
 UPDATES = {ev.UpdateAccepted, ev.UpdateHandlerCompleted, ev.UpdateHandlerFailed}
+OF_CODE = {ev.ActivityCancelRequested, ev.CancelSent, ev.SendAwaited, ev.SendJudged}
+"""Calls that are cancelled and messages that are awaited: only code does this."""
 MEMBERS = set(get_args(Member))
 STEP_BEGINS = {ev.ActivityScheduled, ev.TimerStarted, ev.EventAwaited, ev.ChildScheduled}
 STEP_ENDS = {
@@ -91,6 +93,7 @@ TABLES: dict[str, tuple[Collection[Any], set[Any], set[Any]]] = {
         # A release is an update; `NodeReleased` has its effect. No side effects are recorded. Nodes read no attributes.
         # Ends change no node.
         {ev.SideEffectRecorded, ev.PatchApplied, ev.EventSetAside, ev.AttributesChanged}
+        | OF_CODE
         | UPDATES
         | CODE_ENDS
         | EXTERNAL_ENDS,
@@ -98,9 +101,10 @@ TABLES: dict[str, tuple[Collection[Any], set[Any], set[Any]]] = {
     "verify reads every event, flows and updates in modules of their own": (
         _READERS,
         EVENTS,
-        # Nothing else in the store is compared with these five.
+        # Nothing else in the store is compared with these.
         FLOW_COMMANDS
         | UPDATES
+        | OF_CODE
         | {ev.ChildCancelRequested, ev.EventRaised, ev.SideEffectRecorded, ev.AttributesChanged, ev.PatchApplied},
     ),
     "every event with a payload names its field": (

@@ -129,6 +129,29 @@ async def together(order: Order) -> None:
     await asyncio.gather(charge(7), count("x"))  # type: ignore[arg-type]
 
 
+charge_once = charge.with_options(retry=hf.Retry(attempts=1), on_cancel="wait")
+
+
+@hf.workflow
+async def with_options(order: Order) -> None:
+    assert_type(await charge_once(order.card, cents=3), str)
+    assert_type(await count.with_options(queue="gpu", process=True)("x"), int)
+    async for part in write_story.with_options(start_to_close=timedelta(minutes=1))("x"):
+        assert_type(part, str)
+    assert_type(await checkout.with_options(id="c-1", policy="reuse")(order), str)
+    handle = await hf.start(checkout, order, id="c-2", policy="terminate_existing", deadline=3)
+    assert_type(await handle, str)
+    await hf.raise_event("c-3", "word", 1)
+    await hf.cancel("c-3", "not needed")
+    await handle.raise_event("word")
+    charge.with_options(que="gpu")  # type: ignore[call-arg]
+    charge.with_options(retry=3)  # type: ignore[arg-type]
+    charge.with_options(on_cancel="wait for it")  # type: ignore[arg-type]
+    checkout.with_options(policy="replace")  # type: ignore[arg-type]
+    await charge_once(7)  # type: ignore[arg-type]
+    await hf.start(checkout, order, parent="x")  # type: ignore[call-overload]
+
+
 P = ParamSpec("P")
 R = TypeVar("R")
 

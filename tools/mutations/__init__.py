@@ -8,6 +8,7 @@ from typing import Final
 
 from tools.mutations.audits import AUDITS
 from tools.mutations.bodies import BODIES
+from tools.mutations.calls import CALLS
 from tools.mutations.children import CHILDREN
 from tools.mutations.code_checks import CODE_CHECKS
 from tools.mutations.connections import CONNECTIONS
@@ -44,6 +45,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     STATEMENTS
     + STORE
     + STORE_FILES
+    + CALLS
     + IDS
     + MESSAGES
     + KEPT_AND_STREAMED

@@ -186,7 +186,7 @@ ASKING: Final = (
         "messages are applied before a continue-as-new",
         "G4",
         "replay/run",
-        "and not self.is_cleaning_up and not _continues(main)",
+        "and not self.is_cleaning_up and not self._continues(main)",
         "and not self.is_cleaning_up",
         AT_END,
     ),

@@ -125,7 +125,7 @@ def check_instance(
             last = execution
             continue
         yield from _check_earlier(execution, reading, tables.payloads)
-        given = reading.terminal.input if isinstance(reading.terminal, ev.ContinuedAsNew) else None
+        given = _input_of_next(reading)
     if reading is None or expected <= row.execution:
         yield from _check_gap(expected, row.execution)
         reading = read_history((), row.execution)
@@ -135,6 +135,19 @@ def check_instance(
     yield from _check_last(tables, last, reading, inbox)
     yield from check_updates(recorded, tables.updates, inbox, tables.payloads, is_open=tables.is_open)
     yield from _check_owner(tables, last.attempts, workers)
+
+
+def _has_successor(terminal: Terminal | None) -> bool:
+    """Whether the end of an execution says that another one follows (G4, G18)."""
+    is_retried = isinstance(terminal, ev.ExecutionFailed) and terminal.retry_at_ms is not None
+    return is_retried or isinstance(terminal, ev.ContinuedAsNew)
+
+
+def _input_of_next(reading: HistoryReading) -> Payload | None:
+    """The input of the next execution, as the history of this one says."""
+    if isinstance(reading.terminal, ev.ContinuedAsNew):
+        return reading.terminal.input
+    return reading.started.input if reading.started is not None and _has_successor(reading.terminal) else None
 
 
 def _read_inbox(messages: Sequence[RawMessage]) -> tuple[list[HistoryEvent], list[Finding]]:
@@ -172,8 +185,8 @@ def _check_earlier(execution: Execution, reading: HistoryReading, payloads: Payl
     yield from reading.findings
     if reading.has_references:
         yield from payloads.check_events(reading.events)
-    if not isinstance(reading.terminal, ev.ContinuedAsNew) and reading.is_complete:
-        yield Rule.ONE_SUCCESSOR, f"execution {number} has a successor, and was not continued as new"
+    if not _has_successor(reading.terminal) and reading.is_complete:
+        yield Rule.ONE_SUCCESSOR, f"execution {number} has a successor, and was neither continued as new nor retried"
     yield from check_attempts(execution.attempts, reading, NOTHING_PENDS, payloads, is_open=False)
     for attempt in execution.attempts:
         if attempt.state in OPEN:

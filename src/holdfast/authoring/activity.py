@@ -6,44 +6,54 @@ runs as a plain function. ``charge.fn`` is the function itself. ``hf.Retry`` is 
 """
 
 import asyncio
-import dis
+import datetime as dt
 import inspect
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import aclosing
 from contextvars import ContextVar
-from dataclasses import dataclass
 from functools import cached_property
-from types import FunctionType, MethodType
+from types import MethodType
 from typing import (
     TYPE_CHECKING,
     Any,
     Concatenate,
     Final,
     Generic,
-    Literal,
     NamedTuple,
     ParamSpec,
     Protocol,
     Self,
     TypeVar,
+    Unpack,
     cast,
-    get_origin,
     overload,
     runtime_checkable,
 )
 
-from msgspec.structs import replace
+from msgspec import UNSET
 
-from holdfast.authoring.definition import Definition, not_a_function, receiver_name, refuse_method
-from holdfast.authoring.prepare import checked_prepare
+from holdfast.authoring.activity_function import (
+    NO_OBJECT,
+    check_options,
+    is_method,
+    options_of,
+    preparation,
+    without_object,
+)
+from holdfast.authoring.call_options import (
+    CallOptions,
+    OnExhausted,
+    changed_options,
+    checked_on_cancel,
+    checked_on_exhausted,
+)
+from holdfast.authoring.definition import Definition
+from holdfast.authoring.retry import Retry, checked_retry
 from holdfast.authoring.validation import (
     Duration,
     checked_bool,
-    checked_duration_ms,
     checked_integer,
     checked_name,
-    checked_number,
-    checked_sequence,
     checked_timeout_ms,
 )
 from holdfast.core.activity_options import (
@@ -52,66 +62,14 @@ from holdfast.core.activity_options import (
     DEFAULT_QUEUE,
     ActivityOptions,
     ExternalOptions,
-    RetryPolicy,
-    StreamOptions,
+    OnCancel,
+    OnCancelOption,
     encode_options,
 )
-from holdfast.core.children import NAME_LIMIT_BYTES
 from holdfast.core.ledger import DEFAULT_LEG1_LIMIT, MAX_LEG1_ENTRIES
 from holdfast.errors import InvalidOption, UsageError
-from holdfast.payloads.failures import qualified_name
 from holdfast.payloads.signature import Signature
 from holdfast.replay.run import current_run
-
-
-@dataclass(frozen=True, slots=True)
-class Retry:
-    """`attempts` in all (None: for ever), with delays that grow from `initial` by `backoff` up to `maximum`.
-
-    Errors of the types in `non_retryable`, or of types derived from them, are not retried. A type that cannot be
-    imported here is given by its name, short or qualified: ``"Declined"`` or ``"shop.payments.Declined"``.
-    """
-
-    attempts: int | None = 5
-    initial: Duration = 1.0
-    backoff: float = 2.0
-    maximum: Duration = 60.0
-    jitter: bool = True
-    non_retryable: tuple[type[BaseException] | str, ...] = ()
-
-    def __post_init__(self) -> None:
-        self.policy()
-
-    def policy(self) -> RetryPolicy:
-        """The policy of the core. Values out of range raise `InvalidOption`."""
-        attempts = None if self.attempts is None else checked_integer(self.attempts, "Retry(attempts)", least=1)
-        initial_ms = checked_duration_ms(self.initial, "Retry(initial)")
-        maximum_ms = checked_duration_ms(self.maximum, "Retry(maximum)")
-        if maximum_ms < initial_ms:
-            raise InvalidOption(
-                f"Retry(maximum) must be at least Retry(initial), and {maximum_ms / 1000:g} s is less than "
-                f"{initial_ms / 1000:g} s"
-            )
-        return RetryPolicy(
-            attempts=attempts,
-            initial_ms=initial_ms,
-            backoff=checked_number(self.backoff, "Retry(backoff)"),
-            maximum_ms=maximum_ms,
-            jitter=checked_bool(self.jitter, "Retry(jitter)"),
-            non_retryable=frozenset(_name_of(error) for error in checked_sequence(self.non_retryable, "non_retryable")),
-        )
-
-
-def _name_of(error: object) -> str:
-    if isinstance(error, str) and len(error) <= NAME_LIMIT_BYTES and all(map(str.isidentifier, error.split("."))):
-        return error
-    if isinstance(error, type) and issubclass(error, BaseException):
-        return qualified_name(error)
-    raise InvalidOption(
-        f"Retry(non_retryable) takes exception types such as ValueError, or their names such as 'shop.Declined', "
-        f"not {error!r}"
-    )
-
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -137,27 +95,20 @@ class ActivityLike(Protocol[P, R_co]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[object, object, R_co]: ...
 
 
-class _NoObject:
-    """The object of methods that are not bound yet."""
-
-
-NO_OBJECT: Final = _NoObject()
-
-
-def is_method(function: Callable[..., Any]) -> bool:
-    """Whether it is a function of a class whose first parameter is the object."""
-    return inspect.isfunction(function) and receiver_name(function) == "self"
-
-
-def without_object(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A method with the parameters of its callers, who do not pass the object."""
-    return MethodType(function, NO_OBJECT)
-
-
 class Activity(Definition, Generic[P, R]):
     """A function marked by `activity`, with its name and options. An engine or a worker runs it."""
 
-    __slots__ = ("declaration", "encoded_options", "is_async", "options", "prepare", "process", "receiver", "yields")
+    __slots__ = (
+        "declaration",
+        "encoded_options",
+        "is_async",
+        "is_stand_in",
+        "options",
+        "prepare",
+        "process",
+        "receiver",
+        "yields",
+    )
 
     def __init__(
         self,
@@ -176,6 +127,8 @@ class Activity(Definition, Generic[P, R]):
         self.options = options
         self.encoded_options = encode_options(options)
         self.process = process
+        self.is_stand_in = False
+        """It replaces another one in a test, and its body runs in the process of the test."""
         self.prepare = prepare
         self.yields = options.stream is not None
         self.is_async = inspect.iscoroutinefunction(fn) or inspect.isasyncgenfunction(fn)
@@ -184,13 +137,30 @@ class Activity(Definition, Generic[P, R]):
         run = current_run()
         call: Any
         if run is None:
-            call = self._run_body(args, kwargs)
+            call = self.run_body(args, kwargs)
         else:
             signature = self.signature
             call = run.activities.run(self, signature, signature.encode_arguments(args, kwargs))
         call.__qualname__ = self.name  # Python's warning names it if the call is never awaited
         typed: Coroutine[object, object, R] = call
         return typed
+
+    def with_options(self, **options: Unpack[CallOptions]) -> "ActivityCall[P, R]":
+        """This activity with other options for some of its calls: ``charge.with_options(queue="gpu")(order)``.
+
+        An omitted option is that of the activity; None for a time-out means none. Keep the result if many calls use
+        it: the options are checked and encoded here, once. A worker that is given no `queues=` does not know a queue
+        that only calls name.
+        """
+        return ActivityCall(self, self.options_of_call(self.options, options))
+
+    def options_of_call(self, before: ActivityOptions, given: CallOptions) -> ActivityOptions:
+        """The options `before`, changed by the given ones. Raises `InvalidOption` if they do not fit this activity."""
+        options = changed_options(self.name, before, given)
+        in_process = self.process if options.process is UNSET else options.process
+        preparation(self.prepare, self.fn, process=in_process)
+        check_options(self.fn, options, process=in_process)
+        return options
 
     if not TYPE_CHECKING:
 
@@ -215,6 +185,7 @@ class Activity(Definition, Generic[P, R]):
         bound.options = self.options
         bound.encoded_options = self.encoded_options
         bound.process = self.process
+        bound.is_stand_in = self.is_stand_in
         prepare = self.prepare
         if isinstance(prepare, MethodType) and prepare.__self__ is NO_OBJECT:
             prepare = MethodType(prepare.__func__, instance)
@@ -235,7 +206,7 @@ class Activity(Definition, Generic[P, R]):
                 f"{cls}.{method} is a method: outside of workflows call it on an object, {cls}(...).{method}(...)"
             )
 
-    async def _run_body(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> R:
+    async def run_body(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> R:
         self.check_body()
         if self.prepare is None:
             return await self._call_body(args, kwargs)
@@ -277,6 +248,10 @@ class StreamActivity(Activity[P, AsyncIterator[T]], Generic[P, T]):
             return self._prepared_values(args, kwargs)
         return self._values(args, kwargs)
 
+    def with_options(self, **options: Unpack[CallOptions]) -> "StreamCall[P, T]":
+        """As for any activity; see `Activity.with_options`."""
+        return StreamCall(self, self.options_of_call(self.options, options))
+
     def _values(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> AsyncGenerator[T, None]:
         values: Any = self.fn(*args, **kwargs)
         return values if self.is_async else _one_by_one(values)
@@ -293,6 +268,57 @@ class StreamActivity(Activity[P, AsyncIterator[T]], Generic[P, T]):
                 finally:
                     current_activity.reset(token)
                 yield value
+
+
+class ActivityCall(Generic[P, R]):
+    """An activity with options of its own for its calls, made by `with_options` (A15). It is called as the activity is.
+
+    It is no definition: the activity is what a worker registers, and a module may hold any number of these.
+    """
+
+    __slots__ = ("activity", "encoded_options", "name", "options", "signature")
+
+    def __init__(self, activity: Activity[P, R], options: ActivityOptions) -> None:
+        self.activity = activity
+        self.name = activity.name
+        self.options = options
+        self.encoded_options = encode_options(options)
+        self.signature = activity.signature
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[object, object, R]:
+        run = current_run()
+        call: Any
+        if run is None:
+            call = self.activity.run_body(args, kwargs)
+        else:
+            signature = self.signature
+            call = run.activities.run(self, signature, signature.encode_arguments(args, kwargs))
+        call.__qualname__ = self.name
+        typed: Coroutine[object, object, R] = call
+        return typed
+
+    def with_options(self, **options: Unpack[CallOptions]) -> "ActivityCall[P, R]":
+        """These options, changed by further ones."""
+        changed = self.activity.options_of_call(self.options, options)
+        return type(self)(self.activity, changed)
+
+    def __repr__(self) -> str:
+        return f"<activity {self.name} with options of its own>"
+
+
+class StreamCall(ActivityCall[P, AsyncIterator[T]], Generic[P, T]):
+    """A generator with options of its own for its calls: ``async for part in write.with_options(...)("x")``."""
+
+    __slots__ = ()
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> AsyncIterator[T]:  # type: ignore[override, misc]  # not awaited
+        run = current_run()
+        if run is None:
+            values: Any = self.activity(*args, **kwargs)
+        else:
+            values = run.streams.open(self, self.signature.encode_arguments(args, kwargs))
+        typed: AsyncIterator[T] = values
+        return typed
 
 
 AnyActivity = Activity[..., Any] | ActivityLike[..., Any]
@@ -319,6 +345,10 @@ if TYPE_CHECKING:
             self: "ActivityOf[Callable[P, R]]", *args: P.args, **kwargs: P.kwargs
         ) -> Coroutine[object, object, R]: ...
 
+        def with_options(
+            self: "ActivityOf[Callable[P, R]]", **options: Unpack[CallOptions]
+        ) -> "ActivityCall[P, R]": ...
+
         @overload  # a method is called without its object, on the class in workflow code: ``await Mail.send("x")``
         def __get__(
             self: "ActivityOf[Callable[Concatenate[S, P], R]]", instance: S | None, owner: type[S]
@@ -334,6 +364,10 @@ if TYPE_CHECKING:
             self: "StreamActivityOf[Callable[P, T]]", *args: P.args, **kwargs: P.kwargs
         ) -> AsyncIterator[T]: ...
 
+        def with_options(
+            self: "StreamActivityOf[Callable[P, T]]", **options: Unpack[CallOptions]
+        ) -> "StreamCall[P, T]": ...
+
         @overload
         def __get__(
             self: "StreamActivityOf[Callable[Concatenate[S, P], T]]", instance: S | None, owner: type[S]
@@ -341,23 +375,6 @@ if TYPE_CHECKING:
         @overload
         def __get__(self, instance: object, owner: type) -> Self: ...
         def __get__(self, instance: object, owner: type) -> Any: ...
-
-
-def _checked_retry(retry: object) -> Retry:
-    if retry is not None and not isinstance(retry, Retry):
-        raise InvalidOption(f"retry takes hf.Retry(...), such as hf.Retry(attempts=3), not {retry!r}")
-    return retry or Retry()
-
-
-OnExhausted = Literal["fail", "pause"]
-"""What happens when the retries of an activity are used up."""
-
-
-def checked_on_exhausted(chosen: object) -> bool:
-    """Whether the instance is paused when the retries are used up (R26)."""
-    if chosen not in ("fail", "pause"):
-        raise InvalidOption(f"on_exhausted must be 'fail' or 'pause', not {chosen!r}")
-    return chosen == "pause"
 
 
 def _check_flags(**flags: bool) -> None:
@@ -374,79 +391,8 @@ def _external_options(claim_timeout: Duration | None, *, is_external: bool) -> E
     return ExternalOptions(timeout_ms or DEFAULT_CLAIM_TIMEOUT_MS) if is_external else None
 
 
-def _is_stream(function: Callable[..., Any], *, is_external: bool) -> bool:
-    """Whether it delivers values: it is a generator, or an external function that is annotated as one."""
-    if not is_external:
-        return inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function)
-    annotation = function.__annotations__.get("return")
-    name = annotation if isinstance(annotation, str) else getattr(get_origin(annotation), "__name__", "")
-    return name.partition("[")[0].rpartition(".")[2] in ("AsyncIterator", "AsyncGenerator", "AsyncIterable")
-
-
-def check_external(function: FunctionType, options: ActivityOptions, *, process: bool) -> None:
-    """Refuse an external activity that has a body, or that nothing would end if its executor were lost (C4)."""
-    name = function.__qualname__
-    if options.heartbeat_ms is None and options.start_to_close_ms is None:
-        raise InvalidOption(
-            f"{name}: an external activity needs heartbeat= or start_to_close=; without them nothing ends an attempt "
-            "whose executor was lost"
-        )
-    if process or options.prepares:
-        option = "process=True" if process else "prepare="
-        raise InvalidOption(f"{name}: {option} is for functions that a worker runs, not for external ones")
-    is_plain = BODYLESS.issuperset(step.opname for step in dis.get_instructions(function))
-    if not is_plain or not {NOT_IMPLEMENTED}.issuperset(function.__code__.co_names):
-        raise InvalidOption(
-            f"{name}: an external activity has no body here; write `...` or, for type checkers, "
-            f"`raise {NOT_IMPLEMENTED}`"
-        )
-
-
-BODYLESS: Final = frozenset(
-    {
-        *("RESUME", "RETURN_GENERATOR", "POP_TOP", "LOAD_CONST", "RETURN_VALUE", "RETURN_CONST", "NOP"),
-        *("CALL_INTRINSIC_1", "RERAISE", "LOAD_COMMON_CONSTANT", "LOAD_GLOBAL", "RAISE_VARARGS"),
-    }
-)
-"""The instructions of a function whose body is `...` or `raise NotImplementedError`, on every supported Python."""
-NOT_IMPLEMENTED: Final = NotImplementedError.__name__
-
-
-def _options_of(
-    function: Callable[..., Any], options: ActivityOptions, *, process: bool, resumable: bool
-) -> ActivityOptions:
-    """The options of an activity with this function: a generator delivers a stream. Refuses what does not fit it."""
-    if not inspect.isfunction(function):
-        raise InvalidOption(f"@hf.activity marks a function: {not_a_function(function)}")
-    receiver = receiver_name(function)
-    if receiver == "cls":
-        refuse_method(function, "@hf.activity")
-    is_external = options.external is not None
-    if receiver and (process or is_external):
-        option = "process=True" if process else "external=True"
-        why = "its object cannot be passed to another process" if process else "an executor has no object"
-        raise InvalidOption(f"{function.__qualname__}: {option} is for functions, and this is a method: {why}")
-    if process and inspect.iscoroutinefunction(function):
-        raise InvalidOption(f"{function.__qualname__}: process=True is for `def`; an `async def` runs in the loop")
-    if is_external:
-        check_external(function, options, process=process)
-    if _is_stream(function, is_external=is_external):
-        if process:
-            raise InvalidOption(f"{function.__qualname__}: process=True is for functions that return, not generators")
-        return replace(options, stream=StreamOptions(resumable=resumable))
-    if resumable:
-        raise InvalidOption(f"{function.__qualname__}: resumable=True is for generators, which yield values")
-    return options
-
-
-def _preparation(
-    prepare: Callable[..., Any] | None, function: Callable[..., Any], *, process: bool
-) -> Callable[..., Any] | None:
-    """The checked function of `prepare=`. Of a method it may be another method of the object, or a function."""
-    if not is_method(function):
-        return checked_prepare(prepare, function, process=process)
-    bound = without_object(prepare) if prepare is not None and is_method(prepare) else prepare
-    return checked_prepare(bound, without_object(function), process=process)
+def _kind_of(options: ActivityOptions) -> type[Activity[Any, Any]]:
+    return Activity[Any, Any] if options.stream is None else StreamActivity[Any, Any]
 
 
 class ActivityDecorator(Protocol):
@@ -488,6 +434,7 @@ def activity(
     external: bool = False,
     claim_timeout: Duration | None = None,
     max_claims: int = DEFAULT_LEG1_LIMIT,
+    on_cancel: OnCancelOption = "request",
     on_exhausted: OnExhausted = "fail",
 ) -> ActivityDecorator: ...
 def activity(
@@ -509,6 +456,7 @@ def activity(
     external: bool = False,
     claim_timeout: Duration | None = None,
     max_claims: int = DEFAULT_LEG1_LIMIT,
+    on_cancel: OnCancelOption = "request",
     on_exhausted: OnExhausted = "fail",
 ) -> Any:
     """Mark a function, or a method of objects that workers register, as an activity (A11).
@@ -523,13 +471,14 @@ def activity(
     With `external` the function has no body: it declares an activity that an executor outside of Holdfast claims, runs
     and reports, by rows (`activity_events`) or by ``holdfast activity``. `claim_timeout` (300 s) releases a claim that
     is silent before it runs; after `max_claims` claims the activity fails with `hf.ClaimsExhausted`. With the result
-    ``AsyncIterator[T]`` the executor sends values as responses. With ``on_exhausted="pause"`` the instance is PAUSED
-    when the retries are used up: `Handle.resume` tries again.
+    ``AsyncIterator[T]`` the executor sends values as responses. `on_cancel`: a cancelled body is asked to stop; "wait"
+    waits until it has ended, "abandon" leaves it alone. With ``on_exhausted="pause"`` the instance is PAUSED when the
+    retries are used up: `Handle.resume` tries again.
     """
     _check_flags(process=process, resumable=resumable, external=external)
     options = ActivityOptions(
         queue=checked_name(queue, "a queue"),
-        retry=_checked_retry(retry).policy(),
+        retry=(checked_retry(retry) or Retry()).policy(),
         schedule_to_start_ms=checked_timeout_ms(schedule_to_start, "schedule_to_start"),
         start_to_close_ms=checked_timeout_ms(start_to_close, "start_to_close"),
         schedule_to_close_ms=checked_timeout_ms(schedule_to_close, "schedule_to_close"),
@@ -539,15 +488,15 @@ def activity(
         prepares=prepare is not None,
         max_claims=checked_integer(max_claims, "max_claims", least=1, most=MAX_LEG1_ENTRIES),
         external=_external_options(claim_timeout, is_external=external),
+        on_cancel=UNSET if (mode := checked_on_cancel(on_cancel)) is OnCancel.REQUEST else mode,
         pauses=checked_on_exhausted(on_exhausted),
     )
 
     def mark(function: Callable[..., Any]) -> Activity[Any, Any]:
-        chosen = _options_of(function, options, process=process, resumable=resumable)
-        kind = Activity[Any, Any] if chosen.stream is None else StreamActivity[Any, Any]
+        chosen = options_of(function, options, process=process, resumable=resumable)
         checked = checked_name(function.__name__ if name is None else name, "an activity")
-        prepared_by = _preparation(prepare, function, process=process)
-        return kind(function, checked, chosen, process=process, prepare=prepared_by)
+        before = preparation(prepare, function, process=process)
+        return _kind_of(chosen)(function, checked, chosen, process=process, prepare=before)
 
     return mark if fn is None else mark(fn)
 
@@ -563,7 +512,9 @@ class ActivityInfo(NamedTuple):
     """The running attempt. `details`: those of the last heartbeat of the attempt before. `delivered`: how many values
     the attempts before delivered, if it yields. `is_cancelled`: whether the body should stop, as of this call: the
     attempt was cancelled, is beyond a time-out, or belongs to another worker by now. `prepared`: the value of the
-    function of `prepare=`."""
+    function of `prepare=`. `scheduled_at`: when the workflow called the activity; `started_at`: when this attempt
+    began; `deadline`: when its time-outs end it, None without any. The times are those of the store, in UTC. Outside
+    of a workflow there are none."""
 
     instance_id: str
     workflow: str
@@ -577,6 +528,9 @@ class ActivityInfo(NamedTuple):
     execution: int = 1
     worker: str = ""
     prepared: Any = None
+    scheduled_at: dt.datetime | None = None
+    started_at: dt.datetime | None = None
+    deadline: dt.datetime | None = None
 
 
 class AttemptIdentity(NamedTuple):

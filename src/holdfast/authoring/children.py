@@ -5,17 +5,16 @@ continues; ``await handle`` waits for the result later.
 """
 
 from collections.abc import Callable, Coroutine, Generator
-from typing import Any, Generic, TypeVar, TypeVarTuple, overload
+from typing import Any, Generic, TypeVar, TypeVarTuple, Unpack, overload
 
-from holdfast.authoring.events import Event, raise_event
+from holdfast.authoring.child_options import ChildOptions, checked_child_options, deadline_of, ties_of
+from holdfast.authoring.events import Event, Sending, raise_event
 from holdfast.authoring.validation import DeadlineOption, checked_name, checked_reason, start_deadline
 from holdfast.authoring.workflow import BoundWorkflow, Workflow
 from holdfast.authoring.workflow_api import current
-from holdfast.core.checks import parse_enum
-from holdfast.core.children import ParentClose, ParentCloseOption
 from holdfast.errors import NotInWorkflow, UsageError
 from holdfast.payloads.encoding import encode
-from holdfast.replay.children import ChildCall, ChildTies, StartedChild
+from holdfast.replay.children import ChildCall, StartedChild
 from holdfast.replay.run import current_run
 
 Ts = TypeVarTuple("Ts")
@@ -44,12 +43,12 @@ class ChildHandle(Generic[R_co]):
         return result
 
     @overload
-    def raise_event(self, event: Event[T], value: T) -> None: ...
+    def raise_event(self, event: Event[T], value: T) -> Sending: ...
     @overload
-    def raise_event(self, event: str, value: Any = None) -> None: ...
-    def raise_event(self, event: "str | Event[Any]", value: Any = None) -> None:
-        """Raise an event to it, with the commit of this turn. The call does not wait for the delivery."""
-        raise_event(self.id, event, value)
+    def raise_event(self, event: str, value: Any = None) -> Sending: ...
+    def raise_event(self, event: "str | Event[Any]", value: Any = None) -> Sending:
+        """Raise an event to it, with the commit of this turn. ``await`` the result to know that it was taken."""
+        return raise_event(self.id, event, value)
 
     def cancel(self, reason: str | None = None) -> None:
         """Ask it to end, with the commit of this turn: its code may clean up. Nothing happens if it has ended."""
@@ -62,43 +61,18 @@ class ChildHandle(Generic[R_co]):
 
 @overload
 async def start(
-    workflow: Callable[[*Ts], Coroutine[Any, Any, R]],
-    *args: *Ts,
-    id: str | None = None,
-    parent_close: ParentCloseOption | None = None,
-    detached: bool = False,
-    deadline: DeadlineOption = ...,
+    workflow: Callable[[*Ts], Coroutine[Any, Any, R]], *args: *Ts, **options: Unpack[ChildOptions]
 ) -> ChildHandle[R]: ...
 @overload
-async def start(
-    workflow: BoundWorkflow[R],
-    *,
-    id: str | None = None,
-    parent_close: ParentCloseOption | None = None,
-    detached: bool = False,
-    deadline: DeadlineOption = ...,
-) -> ChildHandle[R]: ...
+async def start(workflow: BoundWorkflow[R], **options: Unpack[ChildOptions]) -> ChildHandle[R]: ...
 @overload
-async def start(
-    workflow: str,
-    *args: Any,
-    id: str | None = None,
-    parent_close: ParentCloseOption | None = None,
-    detached: bool = False,
-    deadline: DeadlineOption = ...,
-) -> ChildHandle[Any]: ...
-async def start(  # type: ignore[misc]  # mypy does not see that Any takes what Ts takes
-    workflow: Any,
-    *args: Any,
-    id: str | None = None,  # noqa: A002
-    parent_close: ParentCloseOption | None = None,
-    detached: bool = False,
-    deadline: DeadlineOption = ...,
-) -> ChildHandle[Any]:
+async def start(workflow: str, *args: Any, **options: Unpack[ChildOptions]) -> ChildHandle[Any]: ...
+async def start(workflow: Any, *args: Any, **options: Unpack[ChildOptions]) -> ChildHandle[Any]:  # type: ignore[misc]
     """Start another workflow as a child of this one, with the commit of this turn.
 
     Without `id` the id derives from that of the parent, and the call returns at once. With `id` it returns when the
-    child is created, or raises `InstanceConflict` if the id is taken. `parent_close` is applied to a child that is open
+    child is created, or raises `InstanceConflict` if the id is taken; with `policy` "reuse" a closed instance of this
+    id is replaced, with "terminate_existing" an open one, too. `parent_close` is applied to a child that is open
     when this execution ends: "terminate" (the default), "cancel" or "abandon". A `detached` child is abandoned by
     default, and cancelling the wait for it does not ask it to end. `deadline` overrides that of the workflow; None:
     there is none.
@@ -106,15 +80,11 @@ async def start(  # type: ignore[misc]  # mypy does not see that Any takes what 
     run = current_run()
     if run is None:
         raise NotInWorkflow("hf.start starts a child from workflow code; anywhere else `await client.start(...)` does")
-    if parent_close is not None:
-        policy = parse_enum(ParentClose, parent_close, "policy for the end of the parent")
-    else:
-        policy = ParentClose.ABANDON if detached else ParentClose.TERMINATE
-    chosen_id = "" if id is None else checked_name(id, "an instance")
-    call = _call(workflow, args, deadline)
+    ties = ties_of(checked_child_options("hf.start", options))
+    call = _call(workflow, args, deadline_of(options))
     run.context.checked(call.encoded, f"{call.name}(): the payload of the arguments")
-    child = run.children.start(call, ChildTies(policy, not detached, chosen_id))
-    if chosen_id:
+    child = run.children.start(call, ties)
+    if ties.id:
         await child.confirmed()
     return ChildHandle(child)
 

@@ -8,10 +8,11 @@ An `Event` is a typed channel that sender and receiver share: ``approval = hf.Ev
 from collections.abc import AsyncIterator, Generator
 from typing import Any, Final, Generic, TypeVar, cast, get_args, overload
 
-from holdfast.authoring.validation import checked_name
+from holdfast.authoring.validation import checked_name, checked_reason
 from holdfast.authoring.workflow_api import current
 from holdfast.errors import InvalidOption
 from holdfast.payloads.encoding import encode, payload_type
+from holdfast.replay.events import SentMessage
 
 T = TypeVar("T")
 
@@ -68,14 +69,40 @@ async def events(name: str, annotation: Any = Any) -> AsyncIterator[Any]:
         yield await event(name, annotation)
 
 
+class Sending:
+    """A message to another instance, sent with the commit of this turn. ``await`` it to know that it was taken.
+
+    The wait raises `InstanceNotFound`, `InstanceClosed` or `MailboxFull` if it was not.
+    """
+
+    __slots__ = ("_message",)
+
+    def __init__(self, message: SentMessage) -> None:
+        self._message = message
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        inputs = current("await of a sent message").context.inputs
+        return self._message.delivered(inputs=inputs).__await__()
+
+
 @overload
-def raise_event(target: str, event: Event[T], value: T) -> None: ...
+def raise_event(target: str, event: Event[T], value: T) -> Sending: ...
 @overload
-def raise_event(target: str, event: str, value: Any = None) -> None: ...
-def raise_event(target: str, event: "str | Event[Any]", value: Any = None) -> None:
-    """Raise an event to another instance, with the commit of this turn. The call does not wait for the delivery."""
+def raise_event(target: str, event: str, value: Any = None) -> Sending: ...
+def raise_event(target: str, event: "str | Event[Any]", value: Any = None) -> Sending:
+    """Raise an event to another instance, with the commit of this turn. Without ``await`` a refusal is only logged."""
     name, data = encoded_event(event, value)
-    current("hf.raise_event").events.raise_event(checked_name(target, "an instance"), name, data, value)
+    events = current("hf.raise_event").events
+    return Sending(events.raise_event(checked_name(target, "an instance"), name, data, value))
+
+
+def cancel(target: str, reason: str | None = None) -> Sending:
+    """Ask another instance to end, with the commit of this turn. Without ``await`` a refusal is only logged.
+
+    The wait ends when the request was taken; the code of the instance may clean up for as long as it needs.
+    """
+    events = current("hf.cancel").events
+    return Sending(events.cancel(checked_name(target, "an instance"), checked_reason(reason)))
 
 
 def encoded_event(event: "str | Event[Any]", value: Any) -> tuple[str, bytes]:

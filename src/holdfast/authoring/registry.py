@@ -18,7 +18,8 @@ from types import CodeType, ModuleType
 from typing import Any, Final, cast
 
 from holdfast import errors
-from holdfast.authoring.activity import NO_OBJECT, Activity, StreamActivity
+from holdfast.authoring.activity import Activity, StreamActivity
+from holdfast.authoring.activity_function import NO_OBJECT
 from holdfast.authoring.definition import not_a_function
 from holdfast.authoring.validation import checked_sequence
 from holdfast.authoring.workflow import AnyWorkflow, Workflow

@@ -12,12 +12,15 @@ from typing import (
     ParamSpec,
     Protocol,
     TypeVar,
+    Unpack,
     overload,
     runtime_checkable,
 )
 
+from holdfast.authoring.child_options import ChildOptions, checked_child_options, deadline_of, ties_of
 from holdfast.authoring.definition import Definition, refuse_method
 from holdfast.authoring.retention import Retention, checked_retention
+from holdfast.authoring.retry import Retry, checked_retry
 from holdfast.authoring.validation import (
     Duration,
     checked_duration_ms,
@@ -28,11 +31,12 @@ from holdfast.authoring.validation import (
     checked_version,
     start_deadline,
 )
+from holdfast.core.activity_options import RetryPolicy
 from holdfast.core.admission import DEFAULT_MAILBOX_LIMIT, EventPolicy, EventPolicyOption, Mailbox
 from holdfast.core.checks import parse_enum
 from holdfast.core.deadlines import DEFAULT_GRACE_MS, Deadline
 from holdfast.errors import Failure, InvalidOption, UsageError
-from holdfast.replay.children import ChildCall
+from holdfast.replay.children import ChildCall, ChildTies
 from holdfast.replay.run import current_run
 
 P = ParamSpec("P")
@@ -84,7 +88,7 @@ class Workflow(Definition, Generic[P, R]):
     A call in workflow code runs it as a child of that workflow.
     """
 
-    __slots__ = ("continue_after", "deadline", "declared_failures", "mailbox", "retention", "version")
+    __slots__ = ("continue_after", "deadline", "declared_failures", "mailbox", "retention", "retry", "version")
 
     is_flow = False
     """Whether it is a graph without code."""
@@ -98,6 +102,7 @@ class Workflow(Definition, Generic[P, R]):
         *,
         continue_after: int = CONTINUE_AFTER_EVENTS,
         deadline: Deadline | None = None,
+        retry: RetryPolicy | None = None,
         declared_failures: tuple[type[Exception], ...] | None = None,
         retention: Retention | None = None,
     ) -> None:
@@ -106,6 +111,7 @@ class Workflow(Definition, Generic[P, R]):
         self.mailbox = mailbox
         self.continue_after = continue_after
         self.deadline = deadline
+        self.retry = retry
         self.declared_failures = declared_failures
         """The exceptions that fail an instance, while others block it (R18). None: every exception fails it."""
         self.retention = retention
@@ -138,6 +144,12 @@ class Workflow(Definition, Generic[P, R]):
         return BoundWorkflow(self, self.signature.encode_arguments(args, kwargs))
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[object, object, R]:
+        return self.run_as_child(args, kwargs, start_deadline(self.deadline, ...), None)
+
+    def run_as_child(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], deadline: Deadline | None, ties: ChildTies | None
+    ) -> Coroutine[object, object, R]:
+        """Run it as a child of the workflow whose code calls this."""
         run = current_run()
         if run is None:
             raise UsageError(
@@ -146,12 +158,40 @@ class Workflow(Definition, Generic[P, R]):
             )
         encoded = self.signature.encode_arguments(args, kwargs)
         run.context.checked(encoded, f"{self.name}(): the payload of the arguments")
-        call: Any = run.children.run(
-            ChildCall(self.name, self.version, encoded, self.signature, start_deadline(self.deadline, ...))
-        )
+        call: Any = run.children.run(ChildCall(self.name, self.version, encoded, self.signature, deadline), ties)
         call.__qualname__ = self.name  # as for an activity
         typed: Coroutine[object, object, R] = call
         return typed
+
+    def with_options(self, **options: Unpack[ChildOptions]) -> "WorkflowWithOptions[P, R]":
+        """This workflow with options for its calls as a child: ``ship.with_options(id="s-1")(order)``.
+
+        They are those of ``hf.start``.
+        """
+        return WorkflowWithOptions(self, options)
+
+
+class WorkflowWithOptions(Generic[P, R]):
+    """A workflow with options for its calls as a child, made by `with_options`. It is called as the workflow is."""
+
+    __slots__ = ("_deadline", "_given", "_ties", "workflow")
+
+    def __init__(self, workflow: Workflow[P, R], given: ChildOptions) -> None:
+        self.workflow = workflow
+        self._given = checked_child_options(f"{workflow.name}.with_options", given)
+        self._ties = ties_of(given)
+        self._deadline = start_deadline(workflow.deadline, deadline_of(given))
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[object, object, R]:
+        return self.workflow.run_as_child(args, kwargs, self._deadline, self._ties)
+
+    def with_options(self, **options: Unpack[ChildOptions]) -> "WorkflowWithOptions[P, R]":
+        """These options, changed by further ones."""
+        merged: ChildOptions = {**self._given, **options}
+        return WorkflowWithOptions(self.workflow, merged)
+
+    def __repr__(self) -> str:
+        return f"<workflow {self.workflow.name} with options of its own>"
 
 
 AnyWorkflow = Workflow[..., Any] | WorkflowLike[..., Any]
@@ -167,6 +207,10 @@ if TYPE_CHECKING:
         def __call__(
             self: "WorkflowOf[Callable[P, R]]", *args: P.args, **kwargs: P.kwargs
         ) -> Coroutine[object, object, R]: ...
+
+        def with_options(
+            self: "WorkflowOf[Callable[P, R]]", **options: Unpack[ChildOptions]
+        ) -> "WorkflowWithOptions[P, R]": ...
 
 
 class WorkflowDecorator(Protocol):
@@ -187,6 +231,7 @@ def workflow(
     continue_after: int = CONTINUE_AFTER_EVENTS,
     deadline: Duration | None = None,
     deadline_grace: Duration = DEFAULT_GRACE_MS / 1000,
+    retry: Retry | None = None,
     on_error: OnErrorOption = OnError.FAIL,
     fails_with: FailureTypes = (),
     retention: Retention | None = None,
@@ -202,6 +247,7 @@ def workflow(
     continue_after: int = CONTINUE_AFTER_EVENTS,
     deadline: Duration | None = None,
     deadline_grace: Duration = DEFAULT_GRACE_MS / 1000,
+    retry: Retry | None = None,
     on_error: OnErrorOption = OnError.FAIL,
     fails_with: FailureTypes = (),
     retention: Retention | None = None,
@@ -213,8 +259,9 @@ def workflow(
     `event_policy`: events that are not awaited are kept, up to `mailbox_limit` of them, or, with
     "drop_unsubscribed", dropped with a warning. `continue_after` is the length of the history, in events, from which on
     `hf.info().should_continue` is true. An instance that has not ended `deadline` after its start is cancelled, and
-    fails with `DeadlineExceeded`; its clean-up may take `deadline_grace`. `retention` says how long its closed
-    instances are kept; without it that of the engine or worker applies.
+    fails with `DeadlineExceeded`; its clean-up may take `deadline_grace`. With `retry`, a failed execution is followed
+    by the next one of the same instance, with the same input; without, an instance fails with its first error.
+    `retention` says how long its closed instances are kept; without it that of the engine or worker applies.
 
     With ``on_error="block"`` an instance fails with an `hf.Failure` or a type in `fails_with` only. Any other exception
     that leaves the function is taken for a bug: the instance is blocked with the traceback, its turn is not committed,
@@ -224,6 +271,8 @@ def workflow(
     kept = checked_retention(retention)
     checked_integer(continue_after, "continue_after", least=1)
     checked_version(version)
+    chosen = checked_retry(retry)
+    again = None if chosen is None else chosen.policy()
     rules = Mailbox(policy, checked_integer(mailbox_limit, "mailbox_limit", least=1))
     declared = _declared_failures(parse_enum(OnError, on_error, "value of on_error"), fails_with)
     limit = Deadline(checked_timeout_ms(deadline, "deadline"), checked_duration_ms(deadline_grace, "deadline_grace"))
@@ -243,6 +292,7 @@ def workflow(
             mailbox,
             continue_after=continue_after,
             deadline=own_deadline,
+            retry=again,
             declared_failures=declared,
             retention=kept,
         )

@@ -3,7 +3,7 @@
 import datetime as dt
 from collections.abc import Callable
 from random import Random  # noqa: TID251 - only its type; the numbers come from the history's seed
-from typing import Any, NamedTuple, NoReturn, TypeVar
+from typing import Any, Final, NamedTuple, NoReturn, TypeVar
 from uuid import UUID
 
 from holdfast.authoring.validation import checked_name
@@ -14,6 +14,7 @@ from holdfast.replay.run import WorkflowRun, current_run, observed_run
 
 T = TypeVar("T")
 UUID_BITS = 128
+EPOCH: Final = dt.datetime.fromtimestamp(0, dt.UTC)
 
 
 class WorkflowInfo(NamedTuple):
@@ -30,6 +31,14 @@ class WorkflowInfo(NamedTuple):
     """The id of the parent instance, if there is one."""
     version: str = ""
     """The version of the workflow on which the instance runs; empty if the workflow names none."""
+    attempt: int = 1
+    """With a retry policy: how many executions have had this input, in a row, with this one."""
+    started_at: dt.datetime = EPOCH
+    """When this execution began."""
+    root: str | None = None
+    """The id of the topmost ancestor, its own without a parent; None if an older release did not record it."""
+    is_replaying: bool = False
+    """The code is being rebuilt from its history. What differs there must not lead to another step."""
 
 
 def now() -> dt.datetime:
@@ -73,12 +82,27 @@ def patched(name: str) -> bool:
 
 
 def info() -> WorkflowInfo:
-    """The running execution: its instance, workflow, number, length of the history, parent."""
+    """The running execution: its instance, workflow, version, number, start, length of the history, parent, root."""
     run = readable_run("hf.info")
     identity = run.identity
     return WorkflowInfo(
-        identity.instance_id, identity.workflow, identity.execution, *run.length, run.parent or None, run.version
+        identity.instance_id,
+        identity.workflow,
+        identity.execution,
+        *run.length,
+        run.parent or None,
+        run.version,
+        run.attempt,
+        dt.datetime.fromtimestamp(run.began_at_ms / 1000, dt.UTC),
+        _root_of(run),
+        run.context.replaying,
     )
+
+
+def _root_of(run: WorkflowRun) -> str | None:
+    if run.depth == 0:
+        return run.identity.instance_id
+    return run.root or (run.parent if run.depth == 1 else None)
 
 
 def continue_as_new(*args: Any, version: str | None = None, **kwargs: Any) -> NoReturn:

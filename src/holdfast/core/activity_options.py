@@ -7,17 +7,20 @@ pure function of the retry policy, the failures so far, and a random number from
 
 import math
 from collections.abc import Collection
-from typing import Final
+from enum import StrEnum
+from functools import lru_cache
+from typing import Final, Literal
 
 import msgspec
+from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from holdfast.core.ledger import DEFAULT_LEG1_LIMIT
-from holdfast.errors import RetryPolicyError
+from holdfast.errors import MAX_RETRY_AFTER_SECONDS, RetryPolicyError
 
 DEFAULT_MAX_LOSSES: Final = 5
 """A10: after more losses of workers than this, the activity fails."""
-LONGEST_DELAY_MS: Final = 366 * 24 * 3_600_000
+LONGEST_DELAY_MS: Final = MAX_RETRY_AFTER_SECONDS * 1_000
 LEAST_JITTER: Final = 0.5
 """With jitter, a delay is multiplied by a random factor from this value to 1."""
 
@@ -46,7 +49,7 @@ class RetryPolicy(msgspec.Struct, frozen=True):
             raise RetryPolicyError(f"backoff must be a number of at least 1, not {self.backoff}")
 
 
-class RetryAfter(msgspec.Struct, frozen=True):
+class RetryLater(msgspec.Struct, frozen=True):
     """Open the next attempt `delay_ms` from now."""
 
     delay_ms: int
@@ -60,7 +63,7 @@ class NoRetry(msgspec.Struct, frozen=True):
     """Its retries are used up; False if the failure itself is not retried."""
 
 
-RetryDecision = RetryAfter | NoRetry
+RetryDecision = RetryLater | NoRetry
 
 
 def delay_ms(policy: RetryPolicy, failures: int, random_number: float) -> int:
@@ -105,7 +108,7 @@ def after_failure(
         delay = min(max(0, asked_delay_ms), LONGEST_DELAY_MS)
     if left_ms is not None and delay >= left_ms:
         return NoRetry("the next attempt would begin after schedule-to-close")
-    return RetryAfter(delay)
+    return RetryLater(delay)
 
 
 def after_loss(*, losses: int, rerun_after_loss: bool = True, max_losses: int = DEFAULT_MAX_LOSSES) -> RetryDecision:
@@ -114,7 +117,7 @@ def after_loss(*, losses: int, rerun_after_loss: bool = True, max_losses: int = 
         return NoRetry("its worker was lost, and it may run at most once")
     if losses > max_losses:
         return NoRetry(f"its worker was lost {losses} times")
-    return RetryAfter(0)
+    return RetryLater(0)
 
 
 DEFAULT_QUEUE: Final = "default"
@@ -137,8 +140,26 @@ class ExternalOptions(msgspec.Struct, frozen=True):
     claim_timeout_ms: int = DEFAULT_CLAIM_TIMEOUT_MS
 
 
+class OnCancel(StrEnum):
+    """A14: what happens to an activity whose call is cancelled in workflow code."""
+
+    REQUEST = "request"
+    """The body is asked to stop, and the code continues at once."""
+    WAIT = "wait"
+    """The body is asked to stop, and the code continues when the attempt has ended."""
+    ABANDON = "abandon"
+    """A body that runs is not asked to stop, and the code continues at once."""
+
+
+OnCancelOption = OnCancel | Literal["request", "wait", "abandon"]
+"""A mode as an argument of the public API."""
+
+
 class ActivityOptions(msgspec.Struct, frozen=True):
-    """Everything about an activity that is needed after it was scheduled."""
+    """Everything about an activity that is needed after it was scheduled.
+
+    A field that is UNSET is not stored: it costs nothing for the activities that do not use it.
+    """
 
     queue: str = DEFAULT_QUEUE
     retry: RetryPolicy = msgspec.field(default_factory=RetryPolicy)
@@ -153,6 +174,10 @@ class ActivityOptions(msgspec.Struct, frozen=True):
     external: ExternalOptions | None = None
     prepares: bool = False
     """Its attempts are PREPARING while the function of `prepare=` runs."""
+    process: bool | UnsetType = UNSET
+    """Chosen by the call: whether the body runs in a process. Otherwise the activity of the worker decides."""
+    on_cancel: OnCancel | UnsetType = UNSET
+    """UNSET: `OnCancel.REQUEST`."""
     trace: str | msgspec.UnsetType = msgspec.UNSET
     """The trace context of the execution that scheduled the attempt; not stored if it is not traced (M4)."""
     pauses: bool = False
@@ -208,8 +233,9 @@ def with_trace(encoded: bytes, trace: str) -> bytes:
     return b'%s,"trace":%s}' % (encoded[:-1], _encoder.encode(trace))
 
 
+@lru_cache(maxsize=1_000)
 def decode_options(data: bytes) -> ActivityOptions:
-    """The options of a stored attempt."""
+    """The options of a stored attempt. The attempts of one activity have the same ones unless they are traced."""
     return _decoder.decode(data)
 
 

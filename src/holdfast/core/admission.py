@@ -113,6 +113,21 @@ def decide_start(
     return StartVerdict.SAME if request == existing.identity else StartVerdict.CONFLICT
 
 
+def decide_child_start(existing: InstanceState | str | None, policy: IdPolicy | str) -> StartVerdict:
+    """Decide about the start of a child with a chosen id, given the state of the newest instance of the id (G3).
+
+    A child belongs to one step of its parent, so that an instance which exists is never the child itself.
+    """
+    policy = parse_enum(IdPolicy, policy, "policy for ids")
+    if existing is None:
+        return StartVerdict.CREATE
+    if policy is IdPolicy.IDEMPOTENT:
+        return StartVerdict.CONFLICT
+    if parse_enum(InstanceState, existing, "state of an instance") in INSTANCE_FINAL:
+        return StartVerdict.CREATE
+    return StartVerdict.REPLACE if policy is IdPolicy.TERMINATE_EXISTING else StartVerdict.CONFLICT
+
+
 class EventPolicy(StrEnum):
     """G6: whether an event without a wait for it is kept or dropped."""
 

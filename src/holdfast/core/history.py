@@ -81,6 +81,12 @@ class Started(HistoryEventBase, frozen=True, tag="started"):
     """The largest payload in bytes that this execution may produce; 0 if an older release started it."""
     attributes: dict[str, StoredAttribute] | None = None
     """The attributes with which it begins: those of the start, or of the execution before this one (F2)."""
+    attempt: int = 1
+    """With a retry policy: how many executions have had this input, in a row, with this one (G18)."""
+    root: str = ""
+    """The id of the topmost ancestor; empty without a parent, and in executions that older releases started."""
+    begins_at_ms: int = 0
+    """The code begins at this time, if it is later: the delay of a retry."""
     trace: str = ""
     """The trace context of the start (`core.trace_context`); empty if it was not traced (M4)."""
 
@@ -215,6 +221,14 @@ class ChildStopped(HistoryEventBase, frozen=True, tag="child_stopped"):
     reason: str = ""
 
 
+class SendJudged(HistoryEventBase, frozen=True, tag="send_judged"):
+    """The verdict on an event or a cancel that the code sent: the name of an `EventVerdict` (G19)."""
+
+    time_ms: int
+    number: int
+    verdict: str
+
+
 class UpdateAccepted(HistoryEventBase, frozen=True, tag="update_accepted"):
     """The validator accepted an update, and its handler begins. The inbox stores an unvalidated update in this form."""
 
@@ -250,6 +264,8 @@ class ActivityScheduled(HistoryEventBase, frozen=True, tag="activity_scheduled")
     item: int = -1
     stream: str = ""
     """Of a node of a flow whose activity yields values: one of `STREAM_RESTARTS` and `STREAM_RESUMES` (K10)."""
+    waits: bool = False
+    """Of code: a cancelled call waits for the end of the attempt (A14). A replay does what is recorded."""
 
     def describe(self) -> str:
         return f"a call of activity {self.name!r} (number {self.activity})"
@@ -264,6 +280,17 @@ class ActivityAbandoned(HistoryEventBase, frozen=True, tag="activity_abandoned")
 
     def describe(self) -> str:
         return f"the end of waiting for activity number {self.activity}"
+
+
+class ActivityCancelRequested(HistoryEventBase, frozen=True, tag="activity_asked_to_end"):
+    """The code cancelled a call with ``on_cancel="wait"``: it waits until the activity has ended."""
+
+    identity = ("activity",)
+
+    activity: int
+
+    def describe(self) -> str:
+        return f"a request to activity number {self.activity} to end"
 
 
 class TimerStarted(HistoryEventBase, frozen=True, tag="timer_started"):
@@ -334,6 +361,8 @@ class ExecutionFailed(HistoryEventBase, frozen=True, tag="workflow_failed"):
     payload_field = "failure"
 
     failure: Payload
+    retry_at_ms: int | None = None
+    """The next execution, with the same input, begins then (G18). None: the instance fails."""
 
     def describe(self) -> str:
         if self.failure.reference:
@@ -389,6 +418,30 @@ class EventRaised(HistoryEventBase, frozen=True, tag="event_raised"):
 
     def describe(self) -> str:
         return f"an event {self.name!r} raised to {self.target!r}"
+
+
+class CancelSent(HistoryEventBase, frozen=True, tag="cancel_sent"):
+    """The code asked another instance to end."""
+
+    identity = ("number",)
+
+    number: int
+    target: str
+    reason: str = ""
+
+    def describe(self) -> str:
+        return f"a request to {self.target!r} to end (number {self.number})"
+
+
+class SendAwaited(HistoryEventBase, frozen=True, tag="send_awaited"):
+    """The code waits for the verdict on an event or a cancel that it sent."""
+
+    identity = ("number",)
+
+    number: int
+
+    def describe(self) -> str:
+        return f"a wait for the delivery of message number {self.number}"
 
 
 class UpdateHandlerCompleted(HistoryEventBase, frozen=True, tag="update_completed"):
@@ -613,12 +666,14 @@ Input = (
     | AttributesChanged
     | ActivityYielded
     | ChildAnswer
+    | SendJudged
     | UpdateAccepted
 )
 FlowCommand = FlowAdvanced | NodeFailed | NodeCompleted | NodeReleased | FanOutStarted | CycleRestarted
 Command = (
     ActivityScheduled
     | ActivityAbandoned
+    | ActivityCancelRequested
     | TimerStarted
     | TimerCancelled
     | SideEffectRecorded
@@ -629,6 +684,8 @@ Command = (
     | EventWaitEnded
     | EventSetAside
     | EventRaised
+    | CancelSent
+    | SendAwaited
     | UpdateHandlerCompleted
     | UpdateHandlerFailed
     | ExecutionCancelled
@@ -652,9 +709,10 @@ INPUTS: Final = (
     ActivityYielded,
     ChildStarted,
     *CHILD_ENDS,
+    SendJudged,
     UpdateAccepted,
 )
-ANSWERS: Final = (ActivityCompleted, ActivityFailed, TimerFired, ActivityYielded, ChildStarted, *CHILD_ENDS)
+ANSWERS: Final = (ActivityCompleted, ActivityFailed, TimerFired, ActivityYielded, ChildStarted, *CHILD_ENDS, SendJudged)
 """Replies to commands of one execution: they never reach the next execution (G4)."""
 FROM_OUTSIDE: Final = (InstanceTerminated, InstanceCancelled, DeadlinePassed)
 

@@ -18,6 +18,7 @@ from typing import (
 import msgspec
 
 from holdfast.core.activity_options import ActivityOptions
+from holdfast.core.admission import IdPolicy
 from holdfast.core.attributes import Attributes, StoredAttribute
 from holdfast.core.children import MOST_PARENTS, ParentClose, child_seed, default_child_id
 from holdfast.core.deadlines import Deadline
@@ -71,6 +72,7 @@ class ScheduledChild(NamedTuple):
     parent_close: ParentClose
     seed: int
     depth: int
+    policy: IdPolicy = IdPolicy.IDEMPOTENT
     trace: str = ""
     """The trace context of the execution that starts it."""
 
@@ -92,6 +94,17 @@ class SentEvent(NamedTuple):
     data: bytes
     trace: str = ""
     """The trace context of the sender."""
+    is_awaited: bool = False
+    """The code waits for the verdict."""
+
+
+class SentCancel(NamedTuple):
+    """A request to another instance to end."""
+
+    number: int
+    target: str
+    reason: str
+    is_awaited: bool = False
 
 
 class LogLine(NamedTuple):
@@ -113,6 +126,14 @@ class QueryAnswer(NamedTuple):
     logs: Sequence[LogLine] = ()
 
 
+class NextAttempt(NamedTuple):
+    """The execution that follows a failed one (G18)."""
+
+    input: bytes
+    attempt: int
+    begins_at_ms: int
+
+
 class RunEffects(msgspec.Struct):
     """The effects of a turn besides activities and history events. Most turns have none of them."""
 
@@ -121,7 +142,10 @@ class RunEffects(msgspec.Struct):
     timers_started: dict[int, int] = {}
     timers_ended: list[int] = []
     logs: list[LogLine] = []
+    activities_asked: list[int] = []
+    """Activities that are cancelled, and whose end is awaited."""
     sent: list[SentEvent] = []
+    cancels: list[SentCancel] = []
     waits_changed: bool = False
     state_values: dict[str, bytes | None] | None = None
     """State values that changed; None as a value deletes it."""
@@ -130,6 +154,8 @@ class RunEffects(msgspec.Struct):
     children: list[ScheduledChild] = []
     children_asked: list[CancelledChild] = []
     answers: dict[str, Reply | None] | None = None
+    next_attempt: NextAttempt | None = None
+    """With an `ExecutionFailed` that is retried."""
     interrupted: list[tuple[str, str, bool]] = []
     """Requests of a flow to other instances to end: id, reason, whether their descendants end, too."""
 
@@ -194,6 +220,11 @@ class Run(Protocol):
     @property
     def parent(self) -> str:
         """The id of the parent instance; empty if there is none."""
+        ...
+
+    @property
+    def root(self) -> str:
+        """The id of the topmost ancestor; empty if there is no parent, or if it was not recorded."""
         ...
 
     @property
@@ -344,6 +375,7 @@ def schedule_child(
     deadline: Deadline | None,
     parent_close: ParentClose,
     chosen_id: str,
+    policy: IdPolicy = IdPolicy.IDEMPOTENT,
     node: str = "",
 ) -> ScheduledChild:
     """Child number `number` of an execution, with its id, seed and depth; `NestedTooDeep` bounds the depth.
@@ -370,6 +402,7 @@ def schedule_child(
         parent_close=parent_close,
         seed=child_seed(parent.seed, number),
         depth=depth,
+        policy=policy,
     )
 
 

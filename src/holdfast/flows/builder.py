@@ -16,8 +16,10 @@ from datetime import timedelta
 from enum import IntEnum
 from typing import Any, TypeAlias, TypedDict, cast
 
-from holdfast.authoring.activity import Activity, AnyActivity, OnExhausted, Retry
+from holdfast.authoring.activity import Activity, AnyActivity
+from holdfast.authoring.call_options import OnExhausted
 from holdfast.authoring.definition import Definition
+from holdfast.authoring.retry import Retry
 from holdfast.authoring.validation import checked_name
 from holdfast.authoring.workflow import AnyWorkflow, Workflow
 from holdfast.core.admission import EventPolicyOption

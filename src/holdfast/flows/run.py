@@ -141,6 +141,7 @@ class FlowRun:
         "output",
         "parent",
         "resolve",
+        "root",
         "scheduler",
         "seed",
         "state",
@@ -175,6 +176,7 @@ class FlowRun:
         self.values = InstanceValues(flow, identity.instance_id, self.state, self._payloads)
         self.version = flow.definition.version
         self.parent = ""
+        self.root = ""
         self.depth = 0
         self.seed = 0
         self.trace = ""
@@ -497,6 +499,7 @@ class FlowRun:
     def _take_start(self, event: ev.Started) -> None:
         self.seed = event.seed
         self.parent = event.parent
+        self.root = event.root
         self.depth = event.depth
         self.trace = event.trace
         self.began_at_ms = event.time_ms
@@ -638,6 +641,9 @@ class FlowRun:
     def _attributes_changed(self, _: ev.AttributesChanged, __: NodePlace | None) -> None:
         """Nodes do not read attributes, and the store has the change already."""
 
+    def _send_judged(self, _: ev.SendJudged, __: NodePlace | None) -> None:
+        """Nodes wait for no verdict on what they send."""
+
     # ------------------------------------------------------------ the end
 
     def _complete(self) -> None:
@@ -685,6 +691,7 @@ _APPLY: Final[dict[type[ev.Input], Callable[[FlowRun, Any, NodePlace | None], No
     ev.ChildCompleted: FlowRun._answered,  # noqa: SLF001
     ev.ChildFailed: FlowRun._child_failed,  # noqa: SLF001
     ev.ChildStopped: FlowRun._child_failed,  # noqa: SLF001
+    ev.SendJudged: FlowRun._send_judged,  # noqa: SLF001
     ev.UpdateAccepted: FlowRun._update_accepted,  # noqa: SLF001
 }
 """The decision for each type of input."""

@@ -20,7 +20,7 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from holdfast.errors import HoldfastError, PayloadError, RemoteError, WorkflowFailed
+from holdfast.errors import HoldfastError, PayloadError, RemoteError, RetryAfter, WorkflowFailed
 from holdfast.payloads.encoding import encode
 from holdfast.payloads.limits import (
     ARGUMENTS_LIMIT_BYTES,
@@ -64,6 +64,7 @@ class RecordedFailure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     retryable: bool | None = None
     """None leaves the decision to the retry policy."""
     next_delay_seconds: float | None = None
+    """The delay before the next attempt; None leaves it to the retry policy."""
     bases: tuple[str, ...] = ()
     """The base classes of its type, below `Exception`: a reader may not have the class."""
 
@@ -117,15 +118,25 @@ def resolve_builtin(name: str) -> type[BaseException] | None:
     return found if isinstance(found, type) and issubclass(found, BaseException) else None
 
 
-def failure_of(
-    exception: BaseException, *, retryable: bool | None = None, next_delay_seconds: float | None = None
-) -> RecordedFailure:
+def failure_of(exception: BaseException, *, retryable: bool | None = None) -> RecordedFailure:
     """`exception` as data, with its causes, bounded. It never raises."""
     recorder = _Recorder()
     failure = recorder.record(exception)
-    if retryable is None and next_delay_seconds is None:
+    delay = exception.delay_seconds if isinstance(exception, RetryAfter) else None
+    if retryable is None and delay is None:
         return failure
-    return msgspec.structs.replace(failure, retryable=retryable, next_delay_seconds=next_delay_seconds)
+    return msgspec.structs.replace(failure, retryable=retryable, next_delay_seconds=delay)
+
+
+def error_names(exception: BaseException) -> tuple[str, ...]:
+    """The names by which a retry policy knows an error: of its type and base types, qualified and short.
+
+    An error whose type is not known here has the name of its type.
+    """
+    names = [qualified_name(cls) for cls in type(exception).__mro__]
+    if isinstance(exception, RemoteError):
+        names.insert(0, exception.type_name)
+    return tuple(dict.fromkeys(name for full in names for name in (full, full.rpartition(".")[2])))
 
 
 class _Recorder:

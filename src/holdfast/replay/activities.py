@@ -1,10 +1,17 @@
 """Activity calls in workflow code: each call schedules an activity and waits for its result."""
 
 import asyncio
+from contextlib import suppress
 from typing import Any, Protocol
 
-from holdfast.core.activity_options import ActivityOptions
-from holdfast.core.history import ActivityAbandoned, ActivityCompleted, ActivityFailed, ActivityScheduled
+from holdfast.core.activity_options import ActivityOptions, OnCancel
+from holdfast.core.history import (
+    ActivityAbandoned,
+    ActivityCancelRequested,
+    ActivityCompleted,
+    ActivityFailed,
+    ActivityScheduled,
+)
 from holdfast.core.run import ScheduledActivity
 from holdfast.errors import PayloadError
 from holdfast.payloads.signature import Signature
@@ -27,13 +34,17 @@ class CallableActivity(Protocol):
 class Activities:
     """The activity calls of one run."""
 
-    __slots__ = ("_context", "_next_number", "waiting")
+    __slots__ = ("_context", "_next_number", "_waits", "recorded_waits", "waiting")
 
     def __init__(self, context: RunContext) -> None:
         self._context = context
         self._next_number = 0
         self.waiting: dict[int, tuple[asyncio.Future[Any], Signature]] = {}
         """The futures of calls that have no result yet, by number."""
+        self._waits: set[int] = set()
+        """Calls that wait for the end of their attempt when they are cancelled (A14)."""
+        self.recorded_waits: frozenset[int] = frozenset()
+        """In a replay: those of them in the history. A deploy that changes the option keeps them."""
 
     async def run(self, activity: CallableActivity, signature: Signature, encoded: bytes) -> Any:
         """Schedule an activity and wait for its result. Cancelling the wait cancels the activity."""
@@ -45,9 +56,25 @@ class Activities:
         try:
             return await future
         except asyncio.CancelledError:
-            if self.waiting.pop(number, None) is not None:
+            if number in self._waits:
+                await self._closed(number, signature)
+            elif self.waiting.pop(number, None) is not None:
                 self.abandon(number)
             raise
+
+    async def _closed(self, number: int, signature: Signature) -> None:
+        """Ask an activity to end, and wait for that. Further cancellations of the wait change nothing."""
+        loop = self._context.loop
+        if number in self.waiting:
+            output = self._context.output
+            output.events.append(ActivityCancelRequested(activity=number))
+            output.ensure_effects().activities_asked.append(number)
+        while number in self.waiting:
+            loop.check_evicted()
+            future = loop.create_future()
+            self.waiting[number] = (future, signature)
+            with suppress(Exception, asyncio.CancelledError):  # its answer is not needed
+                await future
 
     def schedule(self, activity: CallableActivity, encoded: bytes) -> int:
         """Schedule an activity with the commit of this turn. Its number."""
@@ -58,7 +85,14 @@ class Activities:
         self._next_number = number + 1
         output = context.output
         name = activity.name
-        output.events.append(ActivityScheduled(activity=number, name=name))
+        waits = activity.options.on_cancel is OnCancel.WAIT
+        if context.replaying:
+            waits = number in self.recorded_waits
+        if waits:
+            self._waits.add(number)
+            output.events.append(ActivityScheduled(activity=number, name=name, waits=True))
+        else:
+            output.events.append(ActivityScheduled(activity=number, name=name))
         output.scheduled.append(ScheduledActivity(number, name, encoded, activity.options, activity.encoded_options))
         return number
 

@@ -8,6 +8,7 @@ import asyncio
 from typing import Any, NamedTuple, assert_never
 
 from holdfast.core import history as ev
+from holdfast.core.admission import IdPolicy
 from holdfast.core.children import NOT_WAITED_FOR, ParentClose
 from holdfast.core.deadlines import Deadline
 from holdfast.core.lifecycle import InstanceState
@@ -37,6 +38,8 @@ class ChildTies(NamedTuple):
     attached: bool = True
     id: str = ""
     """Chosen by the code; empty: derived from the id of the parent."""
+    policy: IdPolicy = IdPolicy.IDEMPOTENT
+    """For a chosen id that is taken (G3)."""
 
 
 class StartedChild:
@@ -141,6 +144,7 @@ class Children:
             deadline=call.deadline,
             parent_close=ties.parent_close,
             chosen_id=ties.id,
+            policy=ties.policy,
         )
         self._next_number = number + 1
         child = self._open[number] = StartedChild(context, number, scheduled.id, call, ties)
@@ -149,9 +153,9 @@ class Children:
         context.output.ensure_effects().children.append(scheduled)
         return child
 
-    async def run(self, call: ChildCall) -> Any:
+    async def run(self, call: ChildCall, ties: ChildTies | None = None) -> Any:
         """Start a child and wait for its result."""
-        return await self.start(call, ChildTies()).result()
+        return await self.start(call, ties or ChildTies()).result()
 
     def apply_reply(self, answer: ev.ChildAnswer) -> None:
         """Apply the start, the refusal or the end of a child."""

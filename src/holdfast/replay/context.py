@@ -30,6 +30,7 @@ class RunContext:
     __slots__ = (
         "errors",
         "guarded",
+        "inputs",
         "is_preview",
         "is_tainted",
         "limit",
@@ -56,6 +57,8 @@ class RunContext:
         self.guarded = guarded
         self.output = TurnOutput()
         """The output of this turn."""
+        self.inputs = 0
+        """How many inputs were applied: what two moments with the same number did is in one commit."""
         self.replaying = False
         self.is_preview = False
         """Inputs are applied whose effects are never committed. In contrast to a replay, the history does not have

@@ -3,13 +3,20 @@
 The call raises `ContinueAsNew`, which derives from BaseException so that an ordinary ``except Exception`` does not
 swallow it. ``finally`` blocks run, remaining tasks are cancelled as at any end (G14), and then the run reads it from
 the main task.
+
+A workflow with a retry policy continues in the same way when its code fails (G18). The decision depends on the recorded
+start and the error only, so that a replay makes it again.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from random import Random  # noqa: TID251 - seeded from the history: the same numbers in every replay
 from typing import Any, NoReturn, Protocol, cast
 
+from holdfast.core.activity_options import NoRetry, RetryDecision, RetryPolicy, after_failure
+from holdfast.core.deadlines import MILLISECONDS
 from holdfast.errors import NotInMainTask
+from holdfast.payloads.failures import error_names, failure_of
 from holdfast.payloads.signature import Signature
 
 
@@ -62,3 +69,26 @@ def find_continuation(error: BaseException) -> ContinueAsNew | None:
         if all(part is not None for part in inside):
             return inside[0]
     return None
+
+
+def decide_retry(policy: RetryPolicy, error: BaseException, *, attempt: int, seed: int) -> RetryDecision:
+    """Whether execution number `attempt` of an input is followed by another one after `error`."""
+    failure = failure_of(error)
+    if failure.retryable is False:
+        return NoRetry("the failure is marked as not retryable")
+    asked = failure.next_delay_seconds
+    return after_failure(
+        policy,
+        failures=attempt,
+        error_types=error_names(error),
+        random_number=Random(seed).random(),  # noqa: S311 - reproducible on purpose
+        asked_delay_ms=None if asked is None else round(asked * MILLISECONDS),
+    )
+
+
+async def begin_later(
+    at_ms: int, function: Callable[..., Coroutine[Any, Any, Any]], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """Call the main function when the delay of its retry has passed. A cancel ends the execution before."""
+    await asyncio.sleep(max(0.0, at_ms / MILLISECONDS - asyncio.get_running_loop().time()))
+    return await function(*args, **kwargs)

@@ -18,21 +18,31 @@ from typing import Any, Final, NoReturn, Protocol
 import msgspec
 
 from holdfast.core import history as ev
+from holdfast.core.activity_options import RetryLater, RetryPolicy
 from holdfast.core.admission import EventPolicy, Mailbox
 from holdfast.core.attributes import Attributes
 from holdfast.core.deadlines import MILLISECONDS
 from holdfast.core.history import HistoryEvent, Payload
 from holdfast.core.queries import unknown_handler
-from holdfast.core.run import ExecutionEnding, ExecutionId, ParentInfo, QueryAnswer, SliceRunner, TurnOutput
-from holdfast.errors import DeadlineExceeded, ForbiddenInWorkflow, HistoryMismatch, PayloadError
-from holdfast.payloads.failures import Resolver, failure_of
+from holdfast.core.run import (
+    ExecutionEnding,
+    ExecutionId,
+    NextAttempt,
+    ParentInfo,
+    QueryAnswer,
+    SliceRunner,
+    TurnOutput,
+)
+from holdfast.errors import DeadlineExceeded, ForbiddenInWorkflow, PayloadError
+from holdfast.payloads.failures import Resolver, describe_error, failure_of
 from holdfast.payloads.limits import PayloadLimit
 from holdfast.payloads.pydantic_models import constraints_ignored
 from holdfast.payloads.signature import Signature
+from holdfast.replay import recorded_steps
 from holdfast.replay.activities import Activities
 from holdfast.replay.children import Children
 from holdfast.replay.context import RunContext
-from holdfast.replay.continue_as_new import continue_as_new, find_continuation
+from holdfast.replay.continue_as_new import begin_later, continue_as_new, decide_retry, find_continuation
 from holdfast.replay.events import EventWaits
 from holdfast.replay.guard import Guarded, causes_of
 from holdfast.replay.loop.event_loop import WorkflowLoop
@@ -46,6 +56,7 @@ from holdfast.replay.undeclared import is_declared, undeclared
 from holdfast.replay.updates import Updates
 
 _encode: Final = msgspec.json.Encoder().encode
+NO_INPUT: Final = Payload()
 
 
 class WorkflowCode(Protocol):
@@ -64,6 +75,8 @@ class WorkflowCode(Protocol):
     @property
     def continue_after(self) -> int: ...
     @property
+    def retry(self) -> RetryPolicy | None: ...
+    @property
     def declared_failures(self) -> tuple[type[Exception], ...] | None: ...
 
 
@@ -81,6 +94,7 @@ class WorkflowRun:
         "_code",
         "_events",
         "_ignores_constraints",
+        "_input",
         "_is_overdue",
         "_length",
         "_main",
@@ -94,6 +108,7 @@ class WorkflowRun:
         "_streams",
         "_updates",
         "activities",
+        "attempt",
         "began_at_ms",
         "context",
         "depth",
@@ -101,6 +116,7 @@ class WorkflowRun:
         "is_cleaning_up",
         "is_end_deferred",
         "parent",
+        "root",
         "seed",
         "trace",
         "version",
@@ -124,10 +140,14 @@ class WorkflowRun:
         self.identity = identity
         self.version = code.version
         self.parent = ""
+        self.root = ""
         self.depth = 0
         self.seed = 0
         self.trace = ""
         self.began_at_ms = 0
+        self.attempt = 1
+        """With a retry policy: how many executions have had this input, in a row (G18)."""
+        self._input = NO_INPUT
         self._code = code
         self._new_deadline = new_deadline
         self._main: asyncio.Task[Any] | None = None
@@ -318,19 +338,18 @@ class WorkflowRun:
         context = self.context
         recorded = list(history)
         self._ignores_constraints = any(type(event) is ev.Started and not event.payload_limit for event in recorded[:1])
-        self._side_effects = {
-            event.number: event.value for event in recorded if isinstance(event, ev.SideEffectRecorded)
-        }
-        if patches := {event.name: True for event in recorded if type(event) is ev.PatchApplied}:
+        self._side_effects = recorded_steps.side_effects_in(recorded)
+        self.activities.recorded_waits = recorded_steps.waits_in(recorded)
+        if patches := recorded_steps.patches_in(recorded):
             self._patches = (self._patches or {}) | patches
         context.replaying = True
-        deferring = _inputs_before_the_end(recorded)
+        deferring = recorded_steps.inputs_before_the_end(recorded)
         produced: deque[HistoryEvent] = deque()
         try:
             for position, event in enumerate(recorded):
                 if isinstance(event, ev.INPUTS):
                     if produced:
-                        raise _mismatch(position, recorded=event, produced=produced[0])
+                        raise recorded_steps.mismatch(position, recorded=event, produced=produced[0])
                     self._length += 1
                     if type(event) is ev.EventReceived:
                         following = recorded[position + 1] if position + 1 < len(recorded) else None
@@ -342,11 +361,11 @@ class WorkflowRun:
                 elif type(event) is ev.PatchApplied:
                     continue  # a decision, and no step: the code may not ask for it any more (R14)
                 elif not produced or not event.is_same_step(produced[0]):
-                    raise _mismatch(position, recorded=event, produced=produced[0] if produced else None)
+                    raise recorded_steps.mismatch(position, recorded=event, produced=produced[0] if produced else None)
                 else:
                     produced.popleft()
-            if produced and not _ended_before_it_ran(recorded):
-                raise _mismatch(len(recorded), recorded=None, produced=produced[0])
+            if produced and not recorded_steps.ended_before_it_ran(recorded):
+                raise recorded_steps.mismatch(len(recorded), recorded=None, produced=produced[0])
         finally:
             context.replaying = False
 
@@ -437,6 +456,7 @@ class WorkflowRun:
             self._feed_checked(event, has_more)
 
     def _feed_checked(self, event: ev.Input, has_more: bool) -> None:
+        self.context.inputs += 1
         self.context.loop.advance_to(event.time_ms / MILLISECONDS)
         _APPLY[type(event)](self, event)
         self._began_at_end = self.is_end_deferred
@@ -458,7 +478,7 @@ class WorkflowRun:
                 self._state.conditions.settle(deadline)
             main = self._main
             if main is not None and main.done():
-                self.is_end_deferred = has_more and not self.is_cleaning_up and not _continues(main)
+                self.is_end_deferred = has_more and not self.is_cleaning_up and not self._continues(main)
                 if not self.is_end_deferred:
                     if self._began_at_end:
                         loop.note_left_over()  # the handlers of updates that were applied after the main function
@@ -482,6 +502,7 @@ class WorkflowRun:
         self._take_limit(started)
         self.seed = started.seed
         self.parent = started.parent
+        self.root = started.root
         self.depth = started.depth
         self.trace = started.trace
         self.began_at_ms = started.time_ms
@@ -489,8 +510,13 @@ class WorkflowRun:
             self.state.restore(started.kept)
         if started.attributes:
             self.attribute_values.restore(started.attributes)
+        self.attempt = started.attempt
+        self._input = started.input
         args, kwargs = self._code.signature.decode_arguments(context.data_of(started.input))
-        main = context.loop.run_main(self._code.fn(*args, **kwargs))
+        if started.begins_at_ms > started.time_ms:
+            main = context.loop.run_main(begin_later(started.begins_at_ms, self._code.fn, args, kwargs))
+        else:
+            main = context.loop.run_main(self._code.fn(*args, **kwargs))
         self._main = context.loop.create_task(main, name=self._code.name)
 
     def _take_limit(self, started: ev.Started) -> None:
@@ -552,24 +578,52 @@ class WorkflowRun:
             given = Payload(msgspec.Raw(continuation.encoded))
             self._end(ev.ContinuedAsNew(input=given, on_newest=continuation.on_newest))
             return
-        if error is None:
-            try:
-                result = main.result()
-                data = self._code.signature.encode_result(result)
-                context.checked(data, f"the result of {self._code.name}()", result)
-            except PayloadError as unserialisable:
-                error = unserialisable
-            else:
-                self._end(ev.ExecutionCompleted(result=Payload(msgspec.Raw(data))))
-                return
+        retry = None if error is None else self._retry_of(error)
+        if error is None and (error := self._complete(main)) is None:
+            return
         declared = self._code.declared_failures
         if declared is not None and not context.replaying and not is_declared(error, declared):
             raise undeclared(self._code.name, error)
-        self._fail(error)
+        self._fail(error, retry)
 
-    def _fail(self, error: BaseException) -> None:
-        self.context.errors = (*self.context.errors, error)
-        self._end(ev.ExecutionFailed(failure=Payload(msgspec.Raw(_encode(failure_of(error))))))
+    def _complete(self, main: "asyncio.Task[Any]") -> PayloadError | None:
+        """End with the result of the code. Returns the error of one that cannot be stored; it is not retried."""
+        try:
+            result = main.result()
+            data = self._code.signature.encode_result(result)
+            self.context.checked(data, f"the result of {self._code.name}()", result)
+        except PayloadError as unserialisable:
+            return unserialisable
+        self._end(ev.ExecutionCompleted(result=Payload(msgspec.Raw(data))))
+        return None
+
+    def _fail(self, error: BaseException, retry: RetryLater | None = None) -> None:
+        context = self.context
+        context.errors = (*context.errors, error)
+        failure = Payload(msgspec.Raw(_encode(failure_of(error))))
+        retry_at_ms: int | None = None
+        if retry is not None:
+            retry_at_ms = self.now_ms + retry.delay_ms
+            following = NextAttempt(context.data_of(self._input), self.attempt + 1, retry_at_ms)
+            context.output.ensure_effects().next_attempt = following
+            what = "execution %d failed, and the next one begins after %g s: %s"
+            context.log(
+                logging.WARNING, what, self.identity.execution, retry.delay_ms / MILLISECONDS, describe_error(error)
+            )
+        self._end(ev.ExecutionFailed(failure=failure, retry_at_ms=retry_at_ms))
+
+    def _retry_of(self, error: BaseException) -> RetryLater | None:
+        """The retry of this execution, by the policy of the workflow (G18). A cancelled one is not retried."""
+        policy = self._code.retry
+        if policy is None or self._cancel_reason is not None:
+            return None
+        decision = decide_retry(policy, error, attempt=self.attempt, seed=self.seed)
+        return decision if isinstance(decision, RetryLater) else None
+
+    def _continues(self, main: "asyncio.Task[Any]") -> bool:
+        """Whether another execution follows that of the main function, which has ended."""
+        error = None if main.cancelled() else main.exception()
+        return error is not None and (find_continuation(error) is not None or self._retry_of(error) is not None)
 
     def _end(self, outcome: ExecutionEnding) -> None:
         output = self.context.output
@@ -606,24 +660,6 @@ def _overdue(reason: str, error: BaseException) -> DeadlineExceeded:
     return exceeded
 
 
-def _continues(main: "asyncio.Task[Any]") -> bool:
-    """Whether the main function has ended with a continue-as-new."""
-    error = None if main.cancelled() else main.exception()
-    return error is not None and find_continuation(error) is not None
-
-
-def _inputs_before_the_end(recorded: list[HistoryEvent]) -> set[int]:
-    """The positions of the inputs after which the end of the main function was deferred."""
-    deferring: set[int] = set()
-    for position, event in enumerate(recorded):
-        if isinstance(event, ev.EventReceived | ev.UpdateAccepted) and event.at_end:
-            before = position - 1
-            while not isinstance(recorded[before], ev.INPUTS):
-                before -= 1
-            deferring.add(before)
-    return deferring
-
-
 def current_run() -> WorkflowRun | None:
     """The run whose code calls this, or None outside of workflow code. Refuses read-only and evicted code."""
     loop = swapped_loop()
@@ -658,27 +694,7 @@ _APPLY: Final[dict[type[ev.Input], Callable[[WorkflowRun, Any], None]]] = {
     ev.ChildCompleted: lambda run, event: run.children.apply_reply(event),
     ev.ChildFailed: lambda run, event: run.children.apply_reply(event),
     ev.ChildStopped: lambda run, event: run.children.apply_reply(event),
+    ev.SendJudged: lambda run, event: run.events.judged(event),
     ev.UpdateAccepted: lambda run, event: run.updates.begin(event),
 }
 """How each input is applied."""
-
-
-def _mismatch(position: int, *, recorded: HistoryEvent | None, produced: HistoryEvent | None) -> HistoryMismatch:
-    """The error for the first step in which code and history differ."""
-    return HistoryMismatch(
-        f"the code does not match the history at step {position}: "
-        f"recorded {_describe(recorded)}, but the code produced {_describe(produced)}"
-    )
-
-
-def _ended_before_it_ran(recorded: Sequence[HistoryEvent]) -> bool:
-    """Whether an execution was ended from outside before any of its code ran, so that no step is recorded."""
-    return len(recorded) > 1 and all(isinstance(event, ev.FROM_OUTSIDE) for event in recorded[1:])
-
-
-def _describe(event: HistoryEvent | None) -> str:
-    if event is None:
-        return "nothing"
-    if isinstance(event, ev.INPUTS):
-        return "no further step before the next message"
-    return event.describe()

@@ -28,7 +28,7 @@ from holdfast.core.history import FROM_OUTSIDE, ContinuedAsNew, EventReceived, I
 from holdfast.core.leases import WorkerKey, WorkerState
 from holdfast.core.lifecycle import InstanceState
 from holdfast.core.queries import Reply, ReplyKind, encode_answer, unknown_handler
-from holdfast.core.run import Run
+from holdfast.core.run import Run, TurnOutput
 from holdfast.errors import InstanceClosed, InstanceNotFound, StoreError, WorkflowBlocked
 from holdfast.replay.queries import refused_reply
 from holdfast.runtime.committer import ignore_outcome
@@ -197,7 +197,7 @@ class Queries:
                 run.preview(lambda: live.apply_all(messages, []))
         except Exception:  # noqa: BLE001 - the turn that applies them reports it
             return None
-        is_undecided = run.needs_turn or isinstance(run.take_output().outcome, ContinuedAsNew)
+        is_undecided = run.needs_turn or _is_continued(run.take_output())
         return Unanswered.NEEDS_TURN if is_undecided else None
 
     def _is_elsewhere(self, record: InstanceRecord) -> bool:
@@ -214,6 +214,13 @@ class Queries:
             worker.key == record.owner and worker.state == WorkerState.ACTIVE and worker.deadline_ms > now_ms
             for worker in await self._store.workers()
         )
+
+
+def _is_continued(output: TurnOutput) -> bool:
+    """Whether the next execution follows (G4, G18): it answers."""
+    return isinstance(output.outcome, ContinuedAsNew) or (
+        output.effects is not None and output.effects.next_attempt is not None
+    )
 
 
 async def _ask_live(local: LocalInstances, number: InstanceNumber, name: str, data: bytes) -> Reply | None:

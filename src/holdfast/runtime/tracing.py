@@ -261,7 +261,8 @@ class Tracing:
                 sent._replace(trace=log.context.child(event_span_id(log.context.span_id, sent.number)).encode())
                 for sent in effects.sent
             ]
-        if isinstance(output.outcome, ev.ContinuedAsNew) and not live.run.trace:
+        is_retried = effects is not None and effects.next_attempt is not None
+        if (is_retried or isinstance(output.outcome, ev.ContinuedAsNew)) and not live.run.trace:
             live.run.trace = text  # the next execution belongs to the same trace
 
     @harmless

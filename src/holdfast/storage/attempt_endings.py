@@ -14,7 +14,7 @@ import msgspec
 
 from holdfast.core.activity_options import (
     NoRetry,
-    RetryAfter,
+    RetryLater,
     after_failure,
     after_loss,
     decode_options,
@@ -137,7 +137,7 @@ def _again(
     failure: bytes,
     event: AttemptEvent,
     now_ms: int,
-    retry: RetryAfter,
+    retry: RetryLater,
     *,
     failures: int,
     losses: int,
@@ -173,7 +173,7 @@ def _again(
 def _held(attempt: AttemptRecord, failure: RecordedFailure, event: AttemptEvent, now_ms: int) -> OpenNextAttempt:
     """R26: the retries are used up, and a person decides. The next attempt has a fresh budget and waits for that."""
     begun = msgspec.structs.replace(attempt, scheduled_at_ms=now_ms)
-    opened = _again(begun, _encode(failure), event, now_ms, RetryAfter(0), failures=0, losses=0)
+    opened = _again(begun, _encode(failure), event, now_ms, RetryLater(0), failures=0, losses=0)
     return msgspec.structs.replace(opened, attempt=attempt, exhausted=_why_held(attempt, failure))
 
 
@@ -236,24 +236,27 @@ TIMED_OUT_TYPES: Final = tuple(qualified_name(cls) for cls in ActivityTimedOut._
 
 def time_out(attempt: AttemptRecord) -> tuple[RecordedFailure, tuple[str, ...]]:
     """The failure of an attempt whose deadline has passed, and the names of its type and base classes (A5)."""
-    return RecordedFailure(type=qualified_name(ActivityTimedOut), message=_overdue(attempt)), TIMED_OUT_TYPES
+    message, kind = _overdue(attempt)
+    attributes = {} if kind is None else {"kind": kind}
+    failure = RecordedFailure(type=qualified_name(ActivityTimedOut), message=message, attributes=attributes)
+    return failure, TIMED_OUT_TYPES
 
 
-def _overdue(attempt: AttemptRecord) -> str:
-    """Which of the four time-outs has passed (A5): the one that passed first."""
+def _overdue(attempt: AttemptRecord) -> tuple[str, str | None]:
+    """Which of the four time-outs has passed (A5): the one that passed first. In words, and its name."""
     options = decode_options(attempt.options)
     close_ms = options.schedule_to_close_ms
-    limits = [(attempt.scheduled_at_ms, close_ms, "was not done within its schedule_to_close of")]
+    limits = [(attempt.scheduled_at_ms, close_ms, "was not done within its", "schedule_to_close")]
     if attempt.started_at_ms is None:
         limits.append(
-            (attempt.available_at_ms, options.schedule_to_start_ms, "did not begin within its schedule_to_start of")
+            (attempt.available_at_ms, options.schedule_to_start_ms, "did not begin within its", "schedule_to_start")
         )
     else:
         heard_at_ms = attempt.heartbeat_at_ms or attempt.started_at_ms
-        limits.append((attempt.started_at_ms, options.start_to_close_ms, "did not answer within its start_to_close of"))
-        limits.append((heard_at_ms, options.heartbeat_ms, "was silent for longer than its heartbeat of"))
-    passed = [(since + limit, limit, what) for since, limit, what in limits if limit is not None]
+        limits.append((attempt.started_at_ms, options.start_to_close_ms, "did not answer within its", "start_to_close"))
+        limits.append((heard_at_ms, options.heartbeat_ms, "was silent for longer than its", "heartbeat"))
+    passed = [(since + limit, limit, what, kind) for since, limit, what, kind in limits if limit is not None]
     if not passed:
-        return f"{attempt.name} was {attempt.state} beyond its deadline"
-    _, limit_ms, what = min(passed)
-    return f"{attempt.name} {what} {limit_ms / 1000:g} s"
+        return f"{attempt.name} was {attempt.state} beyond its deadline", None
+    _, limit_ms, what, kind = min(passed)
+    return f"{attempt.name} {what} {kind} of {limit_ms / 1000:g} s", kind

@@ -291,9 +291,9 @@ class CrashingWorkers(EmbeddedWorker):
         worker = self.worker
         if worker is None:
             return False
-        known = worker.registry.activities
-        bodies = [known[running.attempt.name] for running in worker.attempts.running.values()]
-        return any(body.process or not body.is_async for body in bodies) or (has_sockets and bool(bodies))
+        bodies = list(worker.attempts.running.values())
+        in_real_time = any(body.in_process or not body.activity.is_async for body in bodies)
+        return in_real_time or (has_sockets and bool(bodies))
 
     def next_due_ms(self) -> int | None:
         """The next time at which the store has work for the worker. Maintenance finds what has expired already."""

@@ -125,6 +125,7 @@ class Replacements:
         else:
             stand_in.fn = iterate if activity.yields and not is_stream else run_in_thread
         stand_in.process = False
+        stand_in.is_stand_in = True
         if body is not activity.fn:
             stand_in.prepare = None  # another body needs no preparation
             if activity.options.external is not None:  # this worker runs it, and no executor sends its heartbeats

@@ -87,6 +87,7 @@ CAUGHT = {
     "MailboxFull",
     "PayloadError",
     "QueryFailed",
+    "RetryAfter",
     "StoreError",
     "StreamRestarted",
     "UpdateFailed",

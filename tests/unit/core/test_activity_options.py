@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from holdfast.core.activity_options import (
     LONGEST_DELAY_MS,
     NoRetry,
-    RetryAfter,
+    RetryLater,
     RetryPolicy,
     after_failure,
     after_loss,
@@ -25,7 +25,7 @@ def failed(
     types: tuple[str, ...] = ("KeyError", "Exception"),
     left_ms: int | None = None,
     asked_delay_ms: int | None = None,
-) -> RetryAfter | NoRetry:
+) -> RetryLater | NoRetry:
     return after_failure(
         policy,
         failures=failures,
@@ -37,10 +37,10 @@ def failed(
 
 
 def test_G13_delays_grow_to_the_maximum_and_the_last_failure_gives_up() -> None:
-    assert [failed(count) for count in (1, 2, 3)] == [RetryAfter(1_000), RetryAfter(2_000), RetryAfter(3_000)]
+    assert [failed(count) for count in (1, 2, 3)] == [RetryLater(1_000), RetryLater(2_000), RetryLater(3_000)]
     assert failed(4) == NoRetry("all 4 attempts failed")
     assert failed(1, RetryPolicy(attempts=1)) == NoRetry("it was the only attempt")
-    assert failed(10**6, RetryPolicy(attempts=None, jitter=False)) == RetryAfter(60_000)
+    assert failed(10**6, RetryPolicy(attempts=None, jitter=False)) == RetryLater(60_000)
 
 
 def test_G13_types_that_are_not_retried_give_up_at_once_also_by_a_base_class() -> None:
@@ -48,18 +48,18 @@ def test_G13_types_that_are_not_retried_give_up_at_once_also_by_a_base_class() -
     assert failed(1, policy, types=("KeyError", "LookupError")) == NoRetry(
         "LookupError is not retried", is_exhausted=False
     )
-    assert isinstance(failed(1, policy, types=("OSError",)), RetryAfter)
+    assert isinstance(failed(1, policy, types=("OSError",)), RetryLater)
 
 
 def test_G13_an_attempt_that_would_begin_after_schedule_to_close_is_not_made() -> None:
-    assert failed(1, left_ms=1_001) == RetryAfter(1_000)
+    assert failed(1, left_ms=1_001) == RetryLater(1_000)
     assert failed(1, left_ms=1_000) == NoRetry("the next attempt would begin after schedule-to-close")
 
 
 def test_G13_a_delay_that_the_failure_asks_for_replaces_the_policys() -> None:
-    assert failed(1, asked_delay_ms=77) == RetryAfter(77)
-    assert failed(1, asked_delay_ms=-5) == RetryAfter(0)
-    assert failed(1, asked_delay_ms=10**18) == RetryAfter(LONGEST_DELAY_MS)
+    assert failed(1, asked_delay_ms=77) == RetryLater(77)
+    assert failed(1, asked_delay_ms=-5) == RetryLater(0)
+    assert failed(1, asked_delay_ms=10**18) == RetryLater(LONGEST_DELAY_MS)
 
 
 def test_G13_without_an_initial_delay_there_never_is_one() -> None:
@@ -80,7 +80,7 @@ def test_G13_a_delay_is_asked_for_after_a_failure_and_with_a_fraction(failures: 
 
 
 def test_A10_losses_are_counted_apart_and_an_at_most_once_activity_is_not_rerun() -> None:
-    assert after_loss(losses=5) == RetryAfter(0)
+    assert after_loss(losses=5) == RetryLater(0)
     assert after_loss(losses=6) == NoRetry("its worker was lost 6 times")
     assert isinstance(after_loss(losses=1, rerun_after_loss=False), NoRetry)
 

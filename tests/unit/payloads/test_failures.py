@@ -7,7 +7,7 @@ from typing import Any, Self, cast
 import msgspec
 import pytest
 
-from holdfast.errors import RemoteError
+from holdfast.errors import RemoteError, RetryAfter
 from holdfast.payloads import failures
 from holdfast.payloads.encoding import decode, encode
 from holdfast.payloads.failures import RecordedFailure, failure_of, qualified_name, resolve_builtin, to_exception
@@ -319,6 +319,6 @@ def test_texts_are_cleaned_of_what_cannot_be_stored() -> None:
 
 
 def test_the_decisions_of_the_caller_are_kept() -> None:
-    failure = failure_of(ValueError("x"), retryable=False, next_delay_seconds=1.5)
+    failure = failure_of(RetryAfter(1.5), retryable=False)
     assert failure.retryable is False
     assert failure.next_delay_seconds == 1.5

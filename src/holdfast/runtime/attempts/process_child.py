@@ -125,7 +125,7 @@ class ChildContext:
         self._is_cancelled = False
         self._until_ms = 0
         self._one_at_a_time = threading.Lock()
-        self._info = ActivityInfo(*msgspec.json.decode(task.info))
+        self._info = msgspec.json.decode(task.info, type=ActivityInfo)
         self.idempotency_key = task.idempotency_key
 
     def begin(self) -> None:

@@ -17,7 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.authoring.activity import Activity
-from holdfast.core.activity_options import decode_options
+from holdfast.core.activity_options import OnCancel, decode_options
 from holdfast.core.deadlines import MILLISECONDS
 from holdfast.core.history import ActivityCompleted, Payload
 from holdfast.core.leases import WorkerKey
@@ -130,11 +130,12 @@ class AttemptRunner:
 
     # ------------------------------------------------------------ asking bodies to stop
 
-    def cancel_activities(self, number: int, execution: int, activities: set[int]) -> None:
-        """Ask the bodies of these activities to stop."""
+    def cancel_activities(self, number: int, execution: int, activities: set[int], *, is_awaited: bool = False) -> None:
+        """Ask the bodies of these activities to stop. `is_awaited`: the workflow waits for their ends (A14)."""
+        requested_at_ms = self._now_ms() if is_awaited else None
         for key, running in self.running.items():
             if key.number == number and key.execution == execution and key.activity in activities:
-                self._cancel(running)
+                self._cancel(running, requested_at_ms)
 
     def cancel_instance(self, number: int) -> None:
         """Ask all bodies of a closed instance to stop."""
@@ -153,6 +154,9 @@ class AttemptRunner:
         attempt = running.attempt
         state = attempt.state if is_preparing(running) else AttemptState.CANCELLED_RUNNING
         running.attempt = msgspec.structs.replace(attempt, state=state, cancel_requested_at_ms=requested_at_ms)
+        is_abandoned = decode_options(attempt.options).on_cancel is OnCancel.ABANDON and not is_preparing(running)
+        if is_abandoned and requested_at_ms is None:
+            return  # A14: the body runs on, and nothing waits for its end
         self._ask_to_stop(running, StopReason.CANCELLED)
 
     def stop_rejected(self, key: AttemptKey, outcome: Rejected) -> None:
@@ -199,7 +203,7 @@ class AttemptRunner:
         if self._is_stopped:
             return  # `stop` and `close` decide
         self._set_current(None)  # log records from here on are not the body's
-        if running.activity.process:
+        if running.in_process:
             if running.task is not None:
                 running.task.cancel()
             return
@@ -295,7 +299,7 @@ class AttemptRunner:
                 value = await (activity.fn(*args, **kwargs) if kwargs else activity.fn(*args))
             else:
                 value = await self._call(activity, running)
-            data = value if activity.process or activity.yields else stored_result(signature, self._limit, value)
+            data = value if running.in_process or activity.yields else stored_result(signature, self._limit, value)
         except BaseException as raised:  # noqa: BLE001 - SystemExit and the like end the attempt, not the worker
             error = raised
         self._set_current(None)  # log records from here on are not the body's
@@ -338,7 +342,7 @@ class AttemptRunner:
         if activity.prepare is not None or is_preparing(running):
             await self._preparer.prepare(running)
             self._set_timer(running)
-        if activity.process:
+        if running.in_process:
             data = await self._processes.run(activity, running.attempt.input, running)
             if len(data) <= self._limit.quiet_bytes:
                 return data
@@ -433,7 +437,9 @@ class AttemptRunner:
             late = f"{running.attempt.name} did not answer in time"
         limits["schedule_to_close"] = options.schedule_to_close_ms
         named = [f"{what} is {limit_ms / 1000:g} s" for what, limit_ms in limits.items() if limit_ms is not None]
-        return ActivityTimedOut(f"{late}: {', '.join(named)}")
+        error = ActivityTimedOut(f"{late}: {', '.join(named)}")
+        error.kind = running.first_deadline(is_preparing=is_preparing(running))
+        return error
 
     def _finish_completed(self, running: RunningAttempt, data: bytes) -> None:
         attempt = running.attempt
@@ -460,6 +466,7 @@ class AttemptRunner:
         self._sink.attempt_ended(completion)
 
     def _finish_failed(self, running: RunningAttempt, error: BaseException) -> None:
+        running.note_newest_details()
         attempt = running.attempt
         timed_out = isinstance(error, ActivityTimedOut)
         is_final = isinstance(error, StreamTooLong | ResultNotStored)  # the next attempt would end in the same way
@@ -499,7 +506,7 @@ def _values(attempt: AttemptRecord) -> int:
 def _is_thread(running: RunningAttempt) -> bool:
     if is_preparing(running):
         return prepares_in_thread(running)
-    return not (running.activity.is_async or running.activity.process)
+    return not (running.activity.is_async or running.in_process)
 
 
 @lru_cache(maxsize=256)

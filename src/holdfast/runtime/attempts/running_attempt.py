@@ -1,14 +1,17 @@
 """One attempt that is prepared or runs here: its activity context, its lease and time-outs, and its heartbeats."""
 
 import asyncio
+import datetime as dt
 from collections.abc import Callable
 from enum import Enum
-from typing import Any, Final, Protocol
+from typing import Any, Final, Literal, Protocol
 
 import msgspec
+from msgspec import UNSET
 
 from holdfast.authoring.activity import Activity, ActivityInfo, AttemptIdentity, Cancelled
 from holdfast.core.activity_options import decode_options
+from holdfast.core.deadlines import MILLISECONDS
 from holdfast.core.ledger import conclude_leg1
 from holdfast.core.lifecycle import AttemptState
 from holdfast.errors import PayloadTooLarge
@@ -110,6 +113,7 @@ class RunningAttempt:
         "attempt",
         "deadline_ms",
         "has_begun",
+        "in_process",
         "is_evicted",
         "kind",
         "prepared",
@@ -124,6 +128,7 @@ class RunningAttempt:
         self._host = host
         self.activity = activity
         self.attempt = attempt
+        self.in_process = _in_process(activity, attempt)
         self.kind = attempt.name
         self.task: asyncio.Task[None] | None = None
         """The task that only this body uses; see `shared_tasks`."""
@@ -191,6 +196,25 @@ class RunningAttempt:
         """A5: whether `start_to_close` or `schedule_to_close` has passed."""
         return self.deadline_ms is not None and self._host.now_ms() >= self.deadline_ms
 
+    def first_deadline(
+        self, *, is_preparing: bool
+    ) -> Literal["schedule_to_start", "start_to_close", "schedule_to_close"] | None:
+        """The limit of the body, or of the preparation, that passes first."""
+        attempt = self.attempt
+        options = decode_options(attempt.options)
+        close_ms = options.schedule_to_close_ms
+        if is_preparing:
+            begun_ms = attempt.available_at_ms
+            own_ms = options.schedule_to_start_ms
+        else:
+            begun_ms = attempt.started_at_ms or attempt.scheduled_at_ms
+            own_ms = options.start_to_close_ms
+        if own_ms is None:
+            return None if close_ms is None else "schedule_to_close"
+        if close_ms is not None and attempt.scheduled_at_ms + close_ms < begun_ms + own_ms:
+            return "schedule_to_close"
+        return "schedule_to_start" if is_preparing else "start_to_close"
+
     def may_deliver(self) -> bool:
         """L15: whether a value that the body yields now counts."""
         if self.stop_reason in (None, StopReason.GIVEN_UP):
@@ -235,6 +259,9 @@ class RunningAttempt:
             attempt.key.execution,
             attempt.owner or "",
             self.prepared,
+            _time_of(attempt.scheduled_at_ms),
+            _time_of(attempt.started_at_ms or attempt.scheduled_at_ms),
+            None if self.deadline_ms is None else _time_of(self.deadline_ms),
         )
 
     @property
@@ -267,6 +294,11 @@ class RunningAttempt:
             if not self._host.loop.is_closed():
                 raise
             raise self.cancelled() from None
+
+    def note_newest_details(self) -> None:
+        """Take the details of a heartbeat that is not sent yet, for the attempt that follows a failure."""
+        if self._newest_details is not self.attempt.details:
+            self.attempt = msgspec.structs.replace(self.attempt, details=self._newest_details)
 
     def _learns_by_heartbeat(self) -> bool:
         """A coroutine is cancelled at its `await`, and may send heartbeats in its clean-up, until it is abandoned."""
@@ -309,6 +341,16 @@ class RunningAttempt:
             )
             beat = HeartbeatAttempt(key=attempt.key, owner=attempt.owner, details=details, expires_at_ms=expires)
             host.beat(beat)
+
+
+def _time_of(time_ms: int) -> dt.datetime:
+    return dt.datetime.fromtimestamp(time_ms / MILLISECONDS, dt.UTC)
+
+
+def _in_process(activity: Activity[..., Any], attempt: AttemptRecord) -> bool:
+    """Whether the body runs in a process: the call decides, otherwise the activity. The body of a test runs here."""
+    chosen = decode_options(attempt.options).process
+    return activity.process if chosen is UNSET or activity.is_stand_in else chosen
 
 
 def _deadline_ms(attempt: AttemptRecord) -> int | None:

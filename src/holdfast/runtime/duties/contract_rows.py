@@ -19,7 +19,7 @@ from holdfast.core.admission import IdPolicy
 from holdfast.core.checks import parse_enum
 from holdfast.core.deadlines import LONGEST_SECONDS
 from holdfast.core.history import CancelRequested, EventReceived, Payload, Started
-from holdfast.errors import HoldfastError, StoreError, UsageError
+from holdfast.errors import MAX_RETRY_AFTER_SECONDS, HoldfastError, StoreError, UsageError
 from holdfast.payloads.failures import RecordedFailure
 from holdfast.payloads.limits import MESSAGE_LIMIT_CHARACTERS, shorten
 from holdfast.payloads.signature import input_hash
@@ -55,6 +55,8 @@ class ReportedError(msgspec.Struct):
     message: str = ""
     type: str = ""
     retryable: bool | None = None
+    retry_after: float | None = None
+    """Seconds before the next attempt, as `hf.RetryAfter` of a body."""
 
 
 class _Pass:
@@ -403,12 +405,18 @@ def failure_of_report(error: bytes | None) -> RecordedFailure:
     except (msgspec.DecodeError, RecursionError):
         reported = ReportedError(message=text)
     if not reported.message and not reported.type:
-        reported = ReportedError(message=text, retryable=reported.retryable)
+        reported = ReportedError(message=text, retryable=reported.retryable, retry_after=reported.retry_after)
     return RecordedFailure(
         type=shorten(reported.type or DEFAULT_ERROR_TYPE, LONGEST_REFUSAL),
         message=shorten(reported.message or "the executor reported a failure", MESSAGE_LIMIT_CHARACTERS),
         retryable=reported.retryable,
+        next_delay_seconds=_delay_of(reported),
     )
+
+
+def _delay_of(reported: ReportedError) -> float | None:
+    """The delay that an executor asks for, within the bounds of `hf.RetryAfter`."""
+    return None if reported.retry_after is None else min(max(0.0, reported.retry_after), MAX_RETRY_AFTER_SECONDS)
 
 
 def _normalised(activity: Activity[..., Any], data: bytes) -> bytes:

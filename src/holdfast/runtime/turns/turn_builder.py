@@ -34,9 +34,11 @@ from holdfast.core.queries import Reply
 from holdfast.core.run import (
     ExecutionEnding,
     LogLine,
+    NextAttempt,
     RunEffects,
     ScheduledActivity,
     ScheduledChild,
+    SentCancel,
     SentEvent,
     TurnOutput,
 )
@@ -80,6 +82,7 @@ def _new_child(live: LiveInstance, scheduled: ScheduledChild) -> NewChild:
         seed=scheduled.seed,
         input=Payload(msgspec.Raw(scheduled.input)),
         parent=live.id,
+        root=live.run.root or ("" if live.run.parent else live.id),
         depth=scheduled.depth,
         trace=scheduled.trace,
     )
@@ -95,29 +98,39 @@ def _new_child(live: LiveInstance, scheduled: ScheduledChild) -> NewChild:
         named=scheduled.named,
         payloads=tuple(payloads),
         deadline=scheduled.deadline,
+        policy=scheduled.policy,
     )
 
 
-def next_execution(live: LiveInstance, asked: ContinuedAsNew, payloads: list[LargePayload]) -> NextExecution:
-    """The next execution for the store. `asked` has its input in place."""
-    encoded = bytes(asked.input.data)
+def next_execution(
+    live: LiveInstance,
+    encoded: bytes,
+    payloads: list[LargePayload],
+    *,
+    on_newest: bool = False,
+    retry: NextAttempt | None = None,
+) -> NextExecution:
+    """The next execution for the store, with the input `encoded`: continued as new, or the retry of a failed one."""
     started = Started(
         time_ms=live.stamp_ms,
         workflow=live.workflow,
-        version="" if asked.on_newest else live.run.version,
+        version="" if on_newest else live.run.version,
         seed=next_execution_seed(live.run.seed, live.execution),
-        input=asked.input,
+        input=Payload(msgspec.Raw(encoded)),
         execution=live.execution + 1,
         parent=live.run.parent,
+        root=live.run.root,
         depth=live.run.depth,
         kept={key: msgspec.Raw(value) for key, value in live.run.state_values.items()} or None,
         attributes=dict(live.run.attributes) or None,
         trace=live.run.trace,
+        attempt=1 if retry is None else retry.attempt,
+        begins_at_ms=0 if retry is None else retry.begins_at_ms,
     )
     kept: list[LargePayload] = []
     stored = encode_event(offload(started, kept))
     payloads += [large for large in kept if large not in payloads]
-    return NextExecution(input=encoded, started=stored, is_on_newest=asked.on_newest)
+    return NextExecution(input=encoded, started=stored, is_on_newest=on_newest)
 
 
 def answers_of(answers: dict[str, Reply | None], payloads: list[LargePayload]) -> tuple[UpdateAnswer, ...]:
@@ -233,7 +246,7 @@ def build_turn(
         turn_effects = _effects_of(
             live, output, events, applied, payloads, release=release, may_close_unread=may_close_unread
         )
-    abandoned = () if effects is None else effects.abandoned
+    abandoned = () if effects is None else (*effects.abandoned, *effects.activities_asked)
     attempts: list[NewAttempt] = []
     eager: list[NewAttempt] = []
     for called in output.scheduled:  # last: a turn that cannot be stored has raised before it reserves slots
@@ -280,7 +293,7 @@ def _effects_of(
     following: NextExecution | None = None
     has_relatives = bool(effects.children or effects.children_asked)
     if output.outcome is not None:
-        close, following = _ending(live, events, output.outcome, payloads)
+        close, following = _ending(live, events, output.outcome, effects.next_attempt, payloads)
         has_relatives |= live.run.has_relatives
     answers = answers_of(effects.answers or {}, payloads)
     timers_ended = (*effects.timers_ended, *applied.fired)
@@ -296,12 +309,17 @@ def _effects_of(
         applied_values=tuple(AppliedValues(key=key, count=count) for key, count in applied.applied_values.items()),
         stream_values=tuple(applied.stream_values),
         abandoned=tuple(effects.abandoned),
+        activities_asked=tuple(effects.activities_asked),
         timers_started=_change_timers(live, effects.timers_started, timers_ended),
         timers_ended=timers_ended,
         payloads=tuple(payloads),
         waits=live.run.awaited_events if effects.waits_changed else None,
         ids_set_aside=tuple(received.id for received, _ in set_aside if received.id),
-        sent=(*_messages(live, effects.sent), *_interruptions(live, effects.interrupted)),
+        sent=(
+            *_messages(live, effects.sent),
+            *_cancels(live, effects.cancels),
+            *_interruptions(live, effects.interrupted),
+        ),
         mailbox=live.run.mailbox if live.turn == 0 else None,
         state_values=tuple(StateValue(key=key, value=value) for key, value in (effects.state_values or {}).items()),
         attributes=tuple(AttributeChange(name, value) for name, value in (effects.attributes or {}).items()),
@@ -334,12 +352,19 @@ def _change_timers(live: LiveInstance, started: dict[int, int], ended: Sequence[
 
 def _messages(live: LiveInstance, sent: Iterable[SentEvent]) -> Iterator[Deliver]:
     """Events for other instances. Their ids are the same in every attempt of a turn, and differ between executions."""
-    for number, target, name, data, trace in sent:
+    for number, target, name, data, trace, is_awaited in sent:
         yield Deliver(
             id=InstanceId(target),
             event=EventReceived(time_ms=live.stamp_ms, name=name, value=Payload(msgspec.Raw(data)), trace=trace),
             message_id=f"{live.run.seed:x}/{number}",
+            reply_to=number if is_awaited else None,
         )
+
+
+def _cancels(live: LiveInstance, cancels: Iterable[SentCancel]) -> Iterator[Deliver]:
+    for number, target, reason, is_awaited in cancels:
+        request = CancelRequested(time_ms=live.stamp_ms, reason=reason)
+        yield Deliver(id=InstanceId(target), event=request, reply_to=number if is_awaited else None)
 
 
 def _interruptions(live: LiveInstance, interrupted: Iterable[tuple[str, str, bool]]) -> Iterator[Deliver]:
@@ -352,11 +377,14 @@ def _ending(
     live: LiveInstance,
     events: list[HistoryEvent],
     outcome: ExecutionEnding,
+    retry: NextAttempt | None,
     payloads: list[LargePayload],
 ) -> tuple[InstanceEnd | None, NextExecution | None]:
-    """The end of the instance, or of this execution only (G4)."""
+    """The end of the instance, or of this execution only (G4, G18)."""
     if isinstance(outcome, ContinuedAsNew):
-        return None, next_execution(live, outcome, payloads)
+        return None, next_execution(live, bytes(outcome.input.data), payloads, on_newest=outcome.on_newest)
+    if retry is not None:
+        return None, next_execution(live, retry.input, payloads, retry=retry)
     return close_of(events, outcome), None
 
 

@@ -332,7 +332,10 @@ class TurnTaker:
         """Act on the effects of a committed turn. Returns whether the instance is no longer live."""
         if effects.abandoned:
             self._attempts.cancel_activities(live.number, live.execution, set(effects.abandoned))
-        if effects.sent or effects.has_relatives:
+        if effects.activities_asked:
+            asked = set(effects.activities_asked)
+            self._attempts.cancel_activities(live.number, live.execution, asked, is_awaited=True)
+        if effects.sent or effects.has_relatives or effects.activities_asked:
             self._context.work.set()
         if effects.close is not None or effects.next is not None:
             self._end(live, effects)

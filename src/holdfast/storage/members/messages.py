@@ -74,6 +74,8 @@ class Deliver(CommitMember, frozen=True):
     id: InstanceId
     event: EventReceived | CancelRequested | UpdateAccepted
     number: InstanceNumber | None = None
+    reply_to: int | None = None
+    """In a turn: the number of the message, if the code that sent it waits for the verdict (G19)."""
     message_id: str = ""
     watcher: str | None = None
     """With an update: the process that waits for the answer, as in `Watch`."""

@@ -1,6 +1,6 @@
 """A turn: everything that one run of workflow code commits, all or nothing (G11)."""
 
-from holdfast.core.admission import Mailbox
+from holdfast.core.admission import IdPolicy, Mailbox
 from holdfast.core.attributes import AttributeChange
 from holdfast.core.children import ParentClose
 from holdfast.core.deadlines import Deadline
@@ -47,6 +47,8 @@ class NewChild(Record, frozen=True):
     """The code chose the id, and gets a message whether it was free."""
     payloads: tuple[LargePayload, ...] = ()
     deadline: Deadline | None = None
+    policy: IdPolicy = IdPolicy.IDEMPOTENT
+    """Of a named child whose id is taken (G3)."""
 
 
 class CancelChild(Record, frozen=True):
@@ -116,6 +118,8 @@ class TurnEffects(Record, frozen=True):
     """Values that it applied and that are not stored yet. If one is stale, the turn is rejected."""
     abandoned: tuple[int, ...] = ()
     """Activities that the code no longer waits for."""
+    activities_asked: tuple[int, ...] = ()
+    """Activities that the code cancels and waits for (A14)."""
     timers_started: tuple[TimerRow, ...] = ()
     timers_ended: tuple[int, ...] = ()
     payloads: tuple[LargePayload, ...] = ()

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import assert_never
 
+from holdfast.core.admission import IdPolicy
 from holdfast.core.history import EventReceived
 from holdfast.storage.members.attempts import (
     CancelActivity,
@@ -167,6 +168,7 @@ def _note_turn(named: LockSet, turn: Turn) -> None:
         return
     if (effects.has_relatives or effects.changes_children) and turn.number:
         named.ending.add(turn.number)
+    named.ids.update(child.id for child in effects.children if child.policy is not IdPolicy.IDEMPOTENT)
     for message in effects.sent:
         _note_message(named, message)
 

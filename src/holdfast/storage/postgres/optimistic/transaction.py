@@ -103,7 +103,9 @@ def _is_likely(member: Member) -> bool:
 
 def _is_without_relatives(turn: Turn) -> bool:
     effects = turn.effects
-    return effects is None or not (effects.has_relatives or effects.changes_children)
+    if effects is None:
+        return True
+    return not (effects.has_relatives or effects.changes_children or effects.activities_asked)
 
 
 READING: Final = (Completion, OpenNextAttempt, HeartbeatAttempt, RunPrepared, Deliver)

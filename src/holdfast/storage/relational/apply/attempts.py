@@ -233,6 +233,14 @@ def apply_cancel_activity(transaction: Transaction, member: CancelActivity) -> O
     return CancelledActivity(key=attempt.key, state=cancel_attempt(transaction, attempt))
 
 
+def cancel_newest(transaction: Transaction, number: InstanceNumber, execution: int, activity: int) -> None:
+    """Cancel the newest attempt of an activity whose end its own turn waits for. If it has ended, its answer comes."""
+    for row in transaction.fetch(transaction.sql.newest_attempt, number, execution, activity, ""):
+        attempt = attempt_of(row)
+        if attempt.state not in ATTEMPT_FINAL:
+            cancel_attempt(transaction, attempt)
+
+
 def cancel_attempt(transaction: Transaction, attempt: AttemptRecord) -> AttemptState:
     """The cancel column of the transition table for an attempt that this transaction has locked (A1).
 

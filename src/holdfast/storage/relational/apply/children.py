@@ -7,10 +7,11 @@ and any worker closes them, a batch at a time.
 
 from collections import deque
 
-from holdfast.core.children import ParentClose, ParentEnd, decide_close
+from holdfast.core.admission import StartVerdict, decide_child_start
+from holdfast.core.children import MOST_PARENTS, ParentClose, ParentEnd, decide_close
 from holdfast.core.history import CancelRequested, ChildRefused, ChildStarted
 from holdfast.core.lifecycle import INSTANCE_FINAL, InstanceState
-from holdfast.storage.instance_endings import MOST_CHILDREN_PER_COMMIT, PARENT_ENDED
+from holdfast.storage.instance_endings import MOST_CHILDREN_PER_COMMIT, PARENT_ENDED, REPLACED
 from holdfast.storage.members.instances import CloseChildren, Terminate
 from holdfast.storage.members.outcomes import Applied, EndedInstance, Outcome, Rejected, TerminatedInstance
 from holdfast.storage.members.turns import InstanceEnd, NewChild, TurnEffects
@@ -100,9 +101,9 @@ def write_children(
     transaction: Transaction, effects: TurnEffects, number: InstanceNumber, execution: int
 ) -> tuple[EndedInstance, ...]:
     """Create the children of a turn and cancel those that it names. Returns the children that ended at once."""
-    for new in effects.children:
-        _create(transaction, new, number, execution)
     ended: list[EndedInstance] = []
+    for new in effects.children:
+        ended += _create(transaction, new, number, execution)
     for cancelled in effects.children_cancelled:
         for row in transaction.fetch(transaction.sql.find_child, number, execution, cancelled.child):
             child = instance_of(row)
@@ -123,17 +124,24 @@ def end_with_relatives(
     return close_children(transaction, number, execution)
 
 
-def _create(transaction: Transaction, new: NewChild, parent: InstanceNumber, execution: int) -> None:
-    """Insert a child with its start in its inbox; if the id is taken, put the refusal into the parent's inbox."""
+def _create(
+    transaction: Transaction, new: NewChild, parent: InstanceNumber, execution: int
+) -> tuple[EndedInstance, ...]:
+    """Insert a child with its start in its inbox; if the id is taken, put the refusal into the parent's inbox.
+
+    Returns the instances that ended to make room for it.
+    """
     now_ms = transaction.now_ms
     large = large_input(new.input)
+    ended: tuple[EndedInstance, ...] = ()
     number = _insert(transaction, new, parent, execution, large)
-    if number is None and not new.named and transaction.update(transaction.sql.supersede_child, now_ms, new.id, parent):
-        number = _insert(transaction, new, parent, execution, large)
+    if number is None:
+        is_free, ended = _make_room(transaction, new, parent)
+        number = _insert(transaction, new, parent, execution, large) if is_free else None
     if number is None:
         reason = f"the id {new.id!r} is taken, so no child of {new.workflow!r} was started with it"
         put_in_inbox(transaction, parent, execution, ChildRefused(time_ms=now_ms, child=new.child, reason=reason))
-        return
+        return ended
     if large is not None:
         insert_payloads(transaction, number, (large,))
     insert_payloads(transaction, number, new.payloads)
@@ -143,6 +151,42 @@ def _create(transaction: Transaction, new: NewChild, parent: InstanceNumber, exe
         set_deadline(transaction, number, new.deadline)
     if new.named:
         put_in_inbox(transaction, parent, execution, ChildStarted(time_ms=now_ms, child=new.child))
+    return ended
+
+
+def _make_room(
+    transaction: Transaction, new: NewChild, parent: InstanceNumber
+) -> tuple[bool, tuple[EndedInstance, ...]]:
+    """Whether the id of a child is free now, by its policy (G3), and the instances that ended for it.
+
+    An instance that replaced one of its own ancestors would end itself: such an id counts as taken.
+    """
+    if not new.named:
+        return transaction.update(transaction.sql.supersede_child, transaction.now_ms, new.id, parent) > 0, ()
+    ended: tuple[EndedInstance, ...] = ()
+    for row in transaction.fetch(transaction.sql.lock_instance_by_id, new.id):
+        existing = instance_of(row)
+        match decide_child_start(existing.state, new.policy):
+            case StartVerdict.CREATE:
+                pass
+            case StartVerdict.REPLACE if not _is_above(transaction, existing.number, parent):
+                ended = terminate_with_children(transaction, existing, REPLACED)
+            case _:
+                return False, ()
+        transaction.update(transaction.sql.supersede_instance, transaction.now_ms, existing.number)
+        return True, ended
+    return False, ()
+
+
+def _is_above(transaction: Transaction, number: InstanceNumber, below: InstanceNumber) -> bool:
+    """Whether an instance is `below` itself or one of its ancestors."""
+    current: InstanceNumber | None = below
+    for _ in range(MOST_PARENTS + 1):
+        if current is None or current == number:
+            break
+        rows = transaction.fetch(transaction.sql.read_parent, current)
+        current = InstanceNumber(rows[0][1]) if rows else None
+    return current == number
 
 
 def _insert(

@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from holdfast.core.admission import DEFAULT_MAILBOX_LIMIT, EventPolicy, EventVerdict, decide_event
 from holdfast.core.checks import require
-from holdfast.core.history import EventReceived, UpdateAccepted
+from holdfast.core.history import EventReceived, SendJudged, UpdateAccepted
 from holdfast.core.lifecycle import InstanceState
 from holdfast.core.updates import MAX_OPEN_UPDATES, REFUSALS, REJECTION_KEPT_MS, decide_update
 from holdfast.storage.members.messages import Deliver
@@ -73,7 +73,7 @@ def apply_deliver(transaction: Transaction, message: Deliver) -> Outcome:
     return Rejected(reason=f"no instance has the id {message.id!r}")
 
 
-def write_mailbox(transaction: Transaction, effects: TurnEffects, number: InstanceNumber) -> None:
+def write_mailbox(transaction: Transaction, effects: TurnEffects, number: InstanceNumber, execution: int) -> None:
     """Write which events the instance waits for, how many a turn took or set aside, and send its own messages."""
     if effects.waits is not None or effects.events_taken:
         waits = None if effects.waits is None else _text_of(effects.waits)
@@ -83,7 +83,10 @@ def write_mailbox(transaction: Transaction, effects: TurnEffects, number: Instan
     if effects.mailbox is not None:
         transaction.update(transaction.sql.set_event_policy, effects.mailbox.policy, effects.mailbox.limit, number)
     for message in effects.sent:
-        _send(transaction, message)
+        verdict = _send(transaction, message)
+        if message.reply_to is not None:
+            judged = SendJudged(time_ms=transaction.now_ms, number=message.reply_to, verdict=verdict.name)
+            put_in_inbox(transaction, number, execution, judged)
 
 
 @lru_cache(maxsize=1_000)
@@ -97,13 +100,17 @@ def _names_in(waits: str) -> frozenset[str]:
     return frozenset(json.loads(waits))
 
 
-def _send(transaction: Transaction, message: Deliver) -> None:
-    """Deliver a message that a turn sends. Its code does not wait for the verdict, so a refusal is logged."""
+def _send(transaction: Transaction, message: Deliver) -> EventVerdict:
+    """Deliver a message that a turn sends. A refusal is logged unless the code waits for the verdict."""
     outcome = apply_deliver(transaction, message)
+    verdict = outcome.verdict if isinstance(outcome, Delivered) else EventVerdict.UNKNOWN
+    if message.reply_to is not None:
+        return verdict
     if isinstance(outcome, Rejected):
         logger.warning("a message of a workflow was not delivered: %s", outcome.reason)
-    elif isinstance(outcome, Delivered) and outcome.verdict in REFUSED:
-        logger.warning("a message of a workflow for %r was %s", message.id, outcome.verdict.value)
+    elif verdict in REFUSED:
+        logger.warning("a message of a workflow for %r was %s", message.id, verdict.value)
+    return verdict
 
 
 REFUSED = frozenset(

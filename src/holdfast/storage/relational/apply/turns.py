@@ -178,6 +178,8 @@ def _write_effects(
         transaction.execute(transaction.sql.cancel_activity, transaction.now_ms, number, execution, activity)
     if effects.abandoned:
         hasten_silence(transaction, number)
+    for activity in effects.activities_asked:
+        attempts.cancel_newest(transaction, number, execution, activity)
     for timer in effects.timers_started:
         change(transaction.sql.start_timer, number, execution, timer.timer, timer.due_at_ms)
     for fired in effects.timers_ended:
@@ -185,7 +187,7 @@ def _write_effects(
     ended: tuple[EndedInstance, ...] = ()
     if effects.changes_children:  # before the messages: one of them may be for a child that this turn starts
         ended = write_children(transaction, effects, number, execution)
-    write_mailbox(transaction, effects, number)
+    write_mailbox(transaction, effects, number, execution)
     if effects.state_values or effects.answers:
         write_state_values(transaction, number, effects.state_values)
         write_answers(transaction, number, effects.answers)
