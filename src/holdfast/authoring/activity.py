@@ -38,7 +38,7 @@ from holdfast.authoring.activity_function import (
     is_method,
     options_of,
     preparation,
-    without_object,
+    without_object,  # pyright: ignore[reportUnusedImport]  # it is used where type checkers do not look
 )
 from holdfast.authoring.call_options import (
     CallOptions,
