@@ -464,10 +464,9 @@ def activity(
 
     `async def` runs on the engine's event loop, `def` in a thread, with `process` in a process that ends with its
     parent. Time-outs: `start_to_close` bounds one attempt, `heartbeat` the time between two `hf.heartbeat` calls,
-    `schedule_to_start` the wait for a worker, `schedule_to_close` all attempts together. A generator delivers each
-    value that it yields, and a yield counts as a heartbeat. With `resumable` an attempt continues where the one before
-    ended (`hf.activity_info().delivered`); without, the workflow receives `hf.StreamRestarted`. `prepare` is called
-    before each body: its value is ``hf.activity_info().prepared`` there.
+    `schedule_to_start` the wait for a worker, `schedule_to_close` all attempts together. A generator delivers what it
+    yields, and a yield is a heartbeat. With `resumable` an attempt continues where the one before ended; without, the
+    workflow receives `hf.StreamRestarted`. `prepare` runs before each body: ``hf.activity_info().prepared``.
 
     With `external` the function has no body: it declares an activity that an executor outside of Holdfast claims, runs
     and reports, by rows (`activity_events`) or by ``holdfast activity``. `claim_timeout` (300 s) releases a claim that
@@ -494,8 +493,8 @@ def activity(
 
     def mark(function: Callable[..., Any]) -> Activity[Any, Any]:
         chosen = options_of(function, options, process=process, resumable=resumable)
-        checked = checked_name(function.__name__ if name is None else name, "an activity")
         before = preparation(prepare, function, process=process)
+        checked = checked_name(function.__name__ if name is None else name, "an activity")
         return _kind_of(chosen)(function, checked, chosen, process=process, prepare=before)
 
     return mark if fn is None else mark(fn)
