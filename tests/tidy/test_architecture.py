@@ -51,6 +51,7 @@ CORE_MAY_IMPORT = {
     "datetime",  # values only: a linter forbids its clock
     "difflib",
     "enum",
+    "functools",
     "hashlib",
     "itertools",
     "math",
