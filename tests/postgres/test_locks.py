@@ -26,6 +26,7 @@ from holdfast.testing.conformance.bench import ANNA, BERT, Bench, ManualClock, f
 WORKFLOWS = 10
 OF_EACH = 8
 LIMIT = 12
+VERSION = ""
 
 
 async def fill(store: PostgresStore) -> None:
@@ -36,7 +37,7 @@ async def fill(store: PostgresStore) -> None:
 
 def test_G1_a_claim_locks_no_row_that_it_does_not_take(postgres: Place) -> None:
     """However many workflows the worker has, others can claim the rest."""
-    names = json.dumps([f"flow-{number}" for number in range(WORKFLOWS)])
+    names = json.dumps([(f"flow-{number}", VERSION) for number in range(WORKFLOWS)])
     left = "SELECT count(*) FROM (SELECT 1 FROM {}.instances FOR NO KEY UPDATE SKIP LOCKED) AS free"
 
     async def case(store: PostgresStore) -> None:
@@ -53,7 +54,7 @@ def test_G1_a_claim_locks_no_row_that_it_does_not_take(postgres: Place) -> None:
 
 def test_G1_workflows_whose_instances_are_due_since_the_same_time_share_a_claim(postgres: Place) -> None:
     """None has to wait behind the long queue of another one."""
-    names = json.dumps([f"flow-{number}" for number in range(WORKFLOWS)])
+    names = json.dumps([(f"flow-{number}", VERSION) for number in range(WORKFLOWS)])
 
     async def case(store: PostgresStore) -> None:
         await fill(store)
@@ -68,7 +69,7 @@ def test_G1_workflows_whose_instances_are_due_since_the_same_time_share_a_claim(
 @pytest.mark.parametrize("workflows", [1, WORKFLOWS])
 def test_G1_what_others_are_claiming_is_made_up_for(postgres: Place, workflows: int) -> None:
     """Claimers at the same moment all get as many as they ask for, while there are enough."""
-    names = json.dumps([f"flow-{number}" for number in range(workflows)])
+    names = json.dumps([(f"flow-{number}", VERSION) for number in range(workflows)])
     limit = workflows * OF_EACH // 2
 
     async def case(store: PostgresStore) -> None:
