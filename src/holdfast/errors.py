@@ -11,7 +11,7 @@ The qualified names are stored with failures, so an error keeps its name and its
 from collections.abc import Mapping
 from datetime import timedelta
 from types import MappingProxyType
-from typing import Any, Final, Literal, NamedTuple, cast
+from typing import Any, Final, Literal, NamedTuple
 
 MAX_RETRY_AFTER_SECONDS: Final = 366 * 24 * 3_600
 """The longest delay that a body can choose for its retry."""
@@ -427,6 +427,12 @@ class ActivityClosed(HoldfastError):
     """The activity has its answer, or its workflow does not wait for it any more, so it cannot be cancelled."""
 
 
+def _seconds_of(delay: object) -> float | None:
+    if isinstance(delay, timedelta):
+        return delay.total_seconds()
+    return float(delay) if isinstance(delay, int | float) and not isinstance(delay, bool) else None
+
+
 class RetryAfter(HoldfastError):
     """Raised by the body of an activity, or by a workflow that has a retry policy, to choose the delay of its retry.
 
@@ -435,13 +441,12 @@ class RetryAfter(HoldfastError):
     """
 
     def __init__(self, delay: "float | timedelta", message: str = "") -> None:
-        seconds: object = delay.total_seconds() if isinstance(delay, timedelta) else delay
-        is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
-        if not is_number or not 0 <= cast("float", seconds) <= MAX_RETRY_AFTER_SECONDS:
+        seconds = _seconds_of(delay)
+        if seconds is None or not 0 <= seconds <= MAX_RETRY_AFTER_SECONDS:
             raise InvalidOption(
                 f"hf.RetryAfter takes 0 to {MAX_RETRY_AFTER_SECONDS:,} seconds or a timedelta, not {delay!r}"
             )
-        self.delay_seconds = float(cast("float", seconds))
+        self.delay_seconds = seconds
         super().__init__(message or f"retry after {self.delay_seconds:g} s")
 
 

@@ -274,11 +274,11 @@ class Registry:
         return True
 
     def _add_activity_or_methods(self, given: object) -> None:
-        methods = methods_of(given) if not isinstance(given, Activity) else ()
+        methods = methods_of(given)
         for method in methods:
             self._add_activity(method)
         if not methods:
-            self._add_activity(cast("object", given))
+            self._add_activity(given)
 
     def _add_activity(self, definition: object) -> None:
         if not isinstance(definition, Activity):
