@@ -427,12 +427,6 @@ class ActivityClosed(HoldfastError):
     """The activity has its answer, or its workflow does not wait for it any more, so it cannot be cancelled."""
 
 
-def _seconds_of(delay: object) -> float | None:
-    if isinstance(delay, timedelta):
-        return delay.total_seconds()
-    return float(delay) if isinstance(delay, int | float) and not isinstance(delay, bool) else None
-
-
 class RetryAfter(HoldfastError):
     """Raised by the body of an activity, or by a workflow that has a retry policy, to choose the delay of its retry.
 
@@ -441,13 +435,15 @@ class RetryAfter(HoldfastError):
     """
 
     def __init__(self, delay: "float | timedelta", message: str = "") -> None:
-        seconds = _seconds_of(delay)
-        if seconds is None or not 0 <= seconds <= MAX_RETRY_AFTER_SECONDS:
-            raise InvalidOption(
-                f"hf.RetryAfter takes 0 to {MAX_RETRY_AFTER_SECONDS:,} seconds or a timedelta, not {delay!r}"
-            )
-        self.delay_seconds = seconds
+        self.delay_seconds = _retry_after_seconds(delay)
         super().__init__(message or f"retry after {self.delay_seconds:g} s")
+
+
+def _retry_after_seconds(delay: object) -> float:
+    seconds: object = delay.total_seconds() if isinstance(delay, timedelta) else delay
+    if isinstance(seconds, int | float) and not isinstance(seconds, bool) and 0 <= seconds <= MAX_RETRY_AFTER_SECONDS:
+        return float(seconds)
+    raise InvalidOption(f"hf.RetryAfter takes 0 to {MAX_RETRY_AFTER_SECONDS:,} seconds or a timedelta, not {delay!r}")
 
 
 class ActivityTimedOut(HoldfastError, TimeoutError):

@@ -101,8 +101,8 @@ FROM_OUTSIDE: Final = (
         "a later start runs its first turn at once",
         "G15",
         "client/embedded_worker",
-        "is not None and start.start_at_ms is None and",
-        "is not None and",
+        "            and start.start_at_ms is None\n",
+        "",
         LATER,
     ),
     in_python(

@@ -187,7 +187,7 @@ VERSIONS: Final[tuple[Mutant, ...]] = (
         "every next execution moves to the newest version",
         "R7",
         "runtime/turns/turn_builder",
-        "is_on_newest=asked.on_newest)",
+        "is_on_newest=on_newest)",
         "is_on_newest=True)",
         SCENARIOS,
     ),

@@ -38,6 +38,7 @@ from holdfast.authoring.activity_function import (
     is_method,
     options_of,
     preparation,
+    without_object,  # pyright: ignore[reportUnusedImport]  # it is used where type checkers do not look
 )
 from holdfast.authoring.call_options import (
     CallOptions,
@@ -167,9 +168,7 @@ class Activity(Definition, Generic[P, R]):
         def signature(self) -> Signature:
             if self.declaration is not self:
                 return self.declaration.signature
-            return Signature(
-                MethodType(self.fn, NO_OBJECT) if self.receiver is NO_OBJECT else self.fn, yields=self.yields
-            )
+            return Signature(without_object(self.fn) if self.receiver is NO_OBJECT else self.fn, yields=self.yields)
 
     if not TYPE_CHECKING:  # type checkers see `ActivityOf.__get__`
 

@@ -274,7 +274,7 @@ class Registry:
         return True
 
     def _add_activity_or_methods(self, given: object) -> None:
-        methods = methods_of(given)
+        methods = () if issubclass(type(given), Activity) else methods_of(given)
         for method in methods:
             self._add_activity(method)
         if not methods:
