@@ -20,8 +20,8 @@ SENDING: Final = (
         "a start with an update takes its first turn without it",
         "G17",
         "client/embedded_worker",
-        " and not brings_update(start):",
-        ":",
+        "            and not brings_update(start)\n",
+        "",
         f"{HANDLES}::test_G17_the_update_of_a_start_reaches_a_workflow_that_ends_in_its_first_turn",
     ),
     in_python(

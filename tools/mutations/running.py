@@ -347,7 +347,7 @@ REPLAY: Final = (
         "steps beyond the history are not looked for",
         "G12",
         "replay/run",
-        "            if produced and not _ended_before_it_ran(recorded):",
+        "            if produced and not recorded_steps.ended_before_it_ran(recorded):",
         "            if produced is None:",
         CODE,
     ),
