@@ -440,6 +440,7 @@ class RetryAfter(HoldfastError):
 
 
 def _retry_after_seconds(delay: object) -> float:
+    """The delay in seconds; `InvalidOption` for anything else than a delay in the limits."""
     seconds: object = delay.total_seconds() if isinstance(delay, timedelta) else delay
     if isinstance(seconds, int | float) and not isinstance(seconds, bool) and 0 <= seconds <= MAX_RETRY_AFTER_SECONDS:
         return float(seconds)

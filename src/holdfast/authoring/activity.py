@@ -207,6 +207,7 @@ class Activity(Definition, Generic[P, R]):
             )
 
     async def run_body(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> R:
+        """Run the body as a plain function, outside of a workflow."""
         self.check_body()
         if self.prepare is None:
             return await self._call_body(args, kwargs)
@@ -463,17 +464,15 @@ def activity(
 
     `async def` runs on the engine's event loop, `def` in a thread, with `process` in a process that ends with its
     parent. Time-outs: `start_to_close` bounds one attempt, `heartbeat` the time between two `hf.heartbeat` calls,
-    `schedule_to_start` the wait for a worker, `schedule_to_close` all attempts together.
-    A generator delivers each value that it yields, and a yield counts as a heartbeat. With `resumable` an attempt
-    continues where the one before ended (`hf.activity_info().delivered`); without, the workflow receives
-    `hf.StreamRestarted`. `prepare` is called before each body: its value is ``hf.activity_info().prepared`` there.
+    `schedule_to_start` the wait for a worker, `schedule_to_close` all attempts together. A generator delivers what it
+    yields, and a yield is a heartbeat. With `resumable` an attempt continues where the one before ended; without, the
+    workflow receives `hf.StreamRestarted`. `prepare` runs before each body: ``hf.activity_info().prepared``.
 
     With `external` the function has no body: it declares an activity that an executor outside of Holdfast claims, runs
     and reports, by rows (`activity_events`) or by ``holdfast activity``. `claim_timeout` (300 s) releases a claim that
     is silent before it runs; after `max_claims` claims the activity fails with `hf.ClaimsExhausted`. With the result
     ``AsyncIterator[T]`` the executor sends values as responses. `on_cancel`: a cancelled body is asked to stop; "wait"
-    waits until it has ended, "abandon" leaves it alone. With ``on_exhausted="pause"`` the instance is PAUSED when the
-    retries are used up: `Handle.resume` tries again.
+    waits for its end, "abandon" leaves it alone. ``on_exhausted="pause"`` pauses the instance after the last retry.
     """
     _check_flags(process=process, resumable=resumable, external=external)
     options = ActivityOptions(
@@ -494,8 +493,8 @@ def activity(
 
     def mark(function: Callable[..., Any]) -> Activity[Any, Any]:
         chosen = options_of(function, options, process=process, resumable=resumable)
-        checked = checked_name(function.__name__ if name is None else name, "an activity")
         before = preparation(prepare, function, process=process)
+        checked = checked_name(function.__name__ if name is None else name, "an activity")
         return _kind_of(chosen)(function, checked, chosen, process=process, prepare=before)
 
     return mark if fn is None else mark(fn)

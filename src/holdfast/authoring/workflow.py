@@ -264,8 +264,7 @@ def workflow(
     `retention` says how long its closed instances are kept; without it that of the engine or worker applies.
 
     With ``on_error="block"`` an instance fails with an `hf.Failure` or a type in `fails_with` only. Any other exception
-    that leaves the function is taken for a bug: the instance is blocked with the traceback, its turn is not committed,
-    and changed code continues it.
+    that leaves the function blocks it with the traceback, and changed code continues it.
     """
     policy = parse_enum(EventPolicy, event_policy, "policy for events")
     kept = checked_retention(retention)
@@ -283,11 +282,10 @@ def workflow(
         if inspect.isfunction(function):
             refuse_method(function, "@hf.workflow")
         mailbox = None if rules == Mailbox() else rules
-        checked = checked_name(function.__name__ if name is None else name, "a workflow")
         own_deadline = None if limit == Deadline(None) else limit
         return Workflow(
             function,
-            checked,
+            checked_name(function.__name__ if name is None else name, "a workflow"),
             version,
             mailbox,
             continue_after=continue_after,
