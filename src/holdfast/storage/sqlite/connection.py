@@ -176,7 +176,8 @@ def _connect(path: Path, flags: int) -> SqliteConnection:
 
 
 def _configure(connection: SqliteConnection, durability: str) -> None:
-    connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # of a new file; others keep their mode until a VACUUM
+    if connection.execute("PRAGMA page_count").fetchall()[0][0] == 0:  # other files keep their mode until a VACUUM, and
+        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # setting it there waits for the write lock
     mode = connection.execute("PRAGMA journal_mode = WAL").fetchall()[0][0]
     if mode != "wal":
         raise StoreError(f"the file system does not support SQLite's WAL mode (it chose {mode!r})")
