@@ -64,6 +64,25 @@ async def by_options(card: str) -> int:
 
 
 @hf.workflow
+async def pauses_when_exhausted(card: str) -> int:
+    return await charge.with_options(retry=hf.Retry(attempts=1), on_exhausted="pause")(card)
+
+
+class Press:
+    def __init__(self, metal: str) -> None:
+        self.metal = metal
+
+    @hf.activity
+    async def print(self, text: str) -> str:
+        return f"{self.metal}:{text}"
+
+
+@hf.workflow
+async def prints() -> str:
+    return await Press.print.with_options(queue="slow")("a")
+
+
+@hf.workflow
 async def in_processes() -> list[int]:
     return [await process_of.with_options(process=True)(), await process_of_another.with_options(process=False)()]
 
@@ -144,6 +163,32 @@ def test_A15_a_generator_and_an_external_activity_take_options(tmp_path: Path) -
     together(scenario())
 
 
+def test_A15_a_call_decides_what_happens_when_its_retries_are_used_up(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        bodies.clear()
+        async with engine_of(tmp_path / "shop.db", pauses_when_exhausted, charge) as engine:
+            handle = await engine.start(pauses_when_exhausted, "declined", id="a")
+            await until(lambda: rows(tmp_path / "shop.db", "SELECT state FROM instances") == [("PAUSED",)])
+            await handle.resume(fail=True)
+            with pytest.raises(hf.WorkflowFailed, match="declined"):
+                await handle.result()
+            assert bodies == ["declined"]
+        check_tables(tmp_path / "shop.db")
+
+    together(scenario())
+
+
+def test_A15_a_method_takes_options_on_its_class_and_on_its_object(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        lead = Press("lead")
+        async with engine_of(tmp_path / "shop.db", prints, lead.print, queues=["default", "slow"]) as engine:
+            assert await engine.run(prints, id="a") == "lead:a"
+            assert rows(tmp_path / "shop.db", "SELECT queue FROM attempts") == [("slow",)]
+        assert await Press("tin").print.with_options(queue="slow")("b") == "tin:b"
+
+    together(scenario())
+
+
 def test_A15_a_call_outside_of_a_workflow_runs_the_body() -> None:
     async def scenario() -> None:
         assert await process_of.with_options(process=True)() == os.getpid()
@@ -167,6 +212,9 @@ def test_A15_options_of_options_are_merged() -> None:
         (charge, {"external": True}, "external= belongs to the declaration"),
         (charge, {"que": "x"}, "has no option 'que'; the options are queue, retry"),
         (charge, {"process": True}, "process=True is for `def`"),
+        (charge, {"on_exhausted": "wait"}, "on_exhausted must be 'fail' or 'pause'"),
+        (Press.print, {"process": True}, "process=True is for functions, and this is a method"),
+        (Press("tin").print, {"process": True}, "process=True is for functions, and this is a method"),
         (count_up, {"process": True}, "process=True is for functions that return"),
         (count_up, {"on_cancel": "wait"}, "on_cancel='wait' is for functions that return"),
         (prepared, {"process": True}, "prepare"),

@@ -110,6 +110,52 @@ def test_M4_one_trace_from_the_starter_to_the_last_activity(tmp_path: Path) -> N
     assert len({span.id for span in (*sender, *worker)}) == 2 + 2 + 2 + 4
 
 
+def test_M5_a_retried_execution_is_a_failed_span_of_the_same_trace(tmp_path: Path) -> None:
+    @hf.workflow(retry=hf.Retry(attempts=2, initial=0))
+    async def fails_once() -> int:
+        if hf.info().attempt == 1:
+            raise ValueError("once")
+        return 1
+
+    worker = Traces()
+    path = tmp_path / "shop.db"
+
+    async def scenario() -> None:
+        async with hf.connect(path) as client:  # the start has no context that both executions could get
+            await client.start(fails_once, id="it")
+        async with engine_of(path, fails_once, tracing=worker.provider) as engine:
+            assert await engine.get("it").result(timeout=20) == 1
+        check_tables(path)
+
+    together(scenario())
+    first, second = worker.named("run fails_once")
+    assert [first.outcome, second.outcome] == ["FAILED", "COMPLETED"]
+    assert first.attributes["error.type"] == "builtins.ValueError"
+    assert first.trace == second.trace
+    assert first.id != second.id
+
+
+def test_M5_an_event_that_is_awaited_in_a_later_turn_has_one_span(tmp_path: Path) -> None:
+    @hf.workflow
+    async def raises() -> None:
+        sent = hf.raise_event("other", "go", 1)
+        await asyncio.sleep(0.01)
+        await sent
+
+    worker = Traces()
+    path = tmp_path / "shop.db"
+
+    async def scenario() -> None:
+        async with engine_of(path, raises, waits, tracing=worker.provider) as engine:
+            other = await engine.start(waits, "go", id="other")
+            await engine.run(raises, id="it")
+            assert await other.result(timeout=20) == 1
+        check_tables(path)
+
+    together(scenario())
+    assert len({span.id for span in worker}) == len(list(worker))
+
+
 def test_M4_an_activity_of_another_worker_is_a_child_of_the_execution(tmp_path: Path) -> None:
     @hf.activity(queue="far")
     async def far(number: int) -> int:

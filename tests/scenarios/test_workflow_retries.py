@@ -300,3 +300,23 @@ def test_G18_a_failure_after_a_cancel_is_not_retried(tmp_path: Path) -> None:
             assert rows(tmp_path / "shop.db", "SELECT execution FROM instances") == [(1,)]
 
     together(scenario())
+
+
+@hf.workflow(on_error="block", retry=hf.Retry(attempts=2, initial=0))
+async def declares(ends: str) -> object:
+    if hf.info().attempt == 1:
+        raise hf.Failure("once")
+    if ends == "error":
+        raise KeyError(ends)
+    return object()
+
+
+@pytest.mark.parametrize("ends", ["result", "error"])
+def test_R18_an_undeclared_error_blocks_an_execution_instead_of_a_retry(tmp_path: Path, ends: str) -> None:
+    async def scenario() -> None:
+        async with engine_of(tmp_path / "shop.db", declares) as engine:
+            await engine.start(declares, ends, id="a")
+            query = "SELECT state, execution FROM instances"
+            await until(lambda: rows(tmp_path / "shop.db", query) == [("BLOCKED", 2)])
+
+    together(scenario())

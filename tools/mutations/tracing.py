@@ -121,4 +121,20 @@ TRACING: Final = (
         "        case TerminatedInstance():",
         UNIT,
     ),
+    in_python(
+        "the retry of an execution begins a trace of its own",
+        "M4",
+        MODULE,
+        "if (is_retried or isinstance(output.outcome, ev.ContinuedAsNew)) and",
+        "if isinstance(output.outcome, ev.ContinuedAsNew) and",
+        SCENARIOS,
+    ),
+    in_python(
+        "an event that is awaited later is written twice",
+        "M5",
+        MODULE,
+        "is_repeated = message.reply_to is not None and message.reply_to not in raised",
+        "is_repeated = False",
+        SCENARIOS,
+    ),
 )

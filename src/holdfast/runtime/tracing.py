@@ -271,24 +271,29 @@ class Tracing:
         for completion in turn.completions:
             self._completed(completion)
         log = self._log_of(live)
-        if turn.events:
-            log.add(ev.decode_events(turn.events))
+        events = ev.decode_events(turn.events) if turn.events else []
+        log.add(events)
         effects = turn.effects
         if effects is None:
             return
+        raised = {event.number for event in events if isinstance(event, ev.EventRaised)}
         for message in effects.sent:
-            if isinstance(message.event, ev.EventReceived):
+            is_repeated = message.reply_to is not None and message.reply_to not in raised  # it is awaited later (G19)
+            if isinstance(message.event, ev.EventReceived) and not is_repeated:
                 self._write_sent(live, log, message.id, message.event)
         if effects.close is None and effects.next is None:
             return
-        outcome = CONTINUED if effects.close is None else str(effects.close.state)
-        failure = effects.close.outcome if effects.close is not None and effects.close.error is not None else b""
+        failed = next((event for event in events if isinstance(event, ev.ExecutionFailed)), None)
+        if effects.close is not None:
+            outcome = str(effects.close.state)
+        else:
+            outcome = CONTINUED if failed is None else str(InstanceState.FAILED)
         self._write_execution(
             log,
             live.workflow,
             began_at_ms=live.run.began_at_ms,
             ended_ns=self._wall_ns(),
-            failure=_failure_in(failure),
+            failure=b"" if failed is None or failed.failure.reference else bytes(failed.failure.data),
             attributes={
                 "holdfast.instance.id": live.id,
                 "holdfast.workflow.version": live.run.version,
